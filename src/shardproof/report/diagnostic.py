@@ -1,0 +1,112 @@
+"""The one object that every renderer prints: a verdict with its findings.
+
+Plain data, serialisable by msgspec; no renderer computes anything that is not in here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Status = Literal["refines", "refuted", "unproved"]
+EXIT_CODES: dict[str, int] = {"refines": 0, "refuted": 1, "unproved": 3}
+
+
+@dataclass(slots=True)
+class Span:
+    """A place in the user's program. ``graph`` is "sequential" or "distributed"; ``node`` is
+    the node's name in the captured graph."""
+
+    graph: str
+    node: str
+    op: str = ""
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    code: str = ""
+    label: str = ""
+
+
+@dataclass(slots=True)
+class OperandMeaning:
+    """What an operand of the blamed operator means in terms of sequential values."""
+
+    name: str
+    meaning: str
+
+
+@dataclass(slots=True)
+class Counterexample:
+    """Concrete inputs on which the two programs differ, found by replay at reduced sizes.
+
+    ``sizes`` maps original to reduced sizes as text; values are printed with full precision;
+    ``relative_error`` is that of the worst element. ``kept_constants`` lists literals that were
+    not scaled.
+    """
+
+    output: str
+    ranks: list[int]
+    sizes: dict[str, str]
+    seed: int
+    element: list[int]
+    sequential_value: float
+    distributed_values: dict[str, float]
+    relative_error: float
+    kept_constants: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Finding:
+    """One cause. ``code`` is stable (``SP104``); ``certain`` separates "does not hold" from
+    "might not hold"."""
+
+    code: str
+    title: str
+    message: str
+    certain: bool
+    primary: Span | None = None
+    secondary: Span | None = None
+    ranks: list[int] = field(default_factory=list)
+    axes: list[str] = field(default_factory=list)
+    collective: str = ""
+    operands: list[OperandMeaning] = field(default_factory=list)
+    expected: str = ""
+    found: str = ""
+    affected: list[str] = field(default_factory=list)
+    counterexample: Counterexample | None = None
+    fix: str = ""
+    fix_verified: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OutputRelation:
+    """One proved (or open) obligation: how the sequential output is rebuilt."""
+
+    seq_output: str
+    expression: str
+    status: Literal["proved", "refuted", "open"]
+    placement: str = ""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The result of one check."""
+
+    name: str
+    status: Status
+    findings: list[Finding] = field(default_factory=list)
+    outputs: list[OutputRelation] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    assumptions: list[tuple[str, str]] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    unknown_operators: dict[str, int] = field(default_factory=dict)
+    lemmas: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    certificate: str = "certificate not checked"
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.status]
