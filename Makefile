@@ -1,0 +1,55 @@
+# Every target works in a fresh clone; each makes the virtual environment .venv as it needs it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: demo test lint bench test-elastic clean help
+
+help:
+	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
+	@echo "make test          linters, type checker, import rules and all tests"
+	@echo "make lint          the first three of these"
+	@echo "make bench         check every packaged graph pair, with times and memory"
+	@echo "make test-elastic  the tests of the elastic trainer alone"
+	@echo "make clean         remove .venv and caches"
+
+demo: $(VENV)/.core
+	@$(BIN)/shardproof demo
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -n 2
+
+bench: $(VENV)/.core
+	$(BIN)/python benchmarks/graphs.py
+
+test-elastic: $(VENV)/.dev
+	$(BIN)/pytest -n 2 tests/elastic
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps depend on pyproject.toml, so that a change of dependencies installs again.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "shardproof needs Python 3.11 or newer; run make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "could not make a virtual environment; on Debian install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.made pyproject.toml
+	@echo "Installing shardproof into .venv; pip downloads numpy, rich, cyclopts, msgspec (about 25 MB)."
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core pyproject.toml
+	@echo "Installing the tools for tests; pip downloads pytest, mypy, ruff and torch (CPU build)."
+	@$(PIP) --editable '.[dev]'
+	@touch $@
