@@ -1,0 +1,76 @@
+"""Checks of single collective nodes: groups that exist, contain the rank, and have the declared
+size. Nodes refused here are not matched, so that one wrong group is one finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shardproof.collectives.agree import group_of
+from shardproof.collectives.errors import ErrorKind, ProtocolError, site
+from shardproof.ir.graph import Graph, Mesh, Node, Program
+from shardproof.ir.sizes import Size, product
+
+
+def validate_concrete(
+    rank: int, graph: Graph, ranks: set[int], is_collective: Callable[[Node], bool]
+) -> list[tuple[Node, ProtocolError]]:
+    """Nodes of one rank's graph that cannot take part in any collective, with the reason."""
+    found = []
+    for node in graph.nodes:
+        if is_collective(node):
+            reason = _concrete_reason(rank, node, ranks)
+            if reason:
+                kind, text = reason
+                error = ProtocolError(kind, text, group_of(node), (site(rank, node),))
+                found.append((node, error))
+    return found
+
+
+def _concrete_reason(rank: int, node: Node, ranks: set[int]) -> tuple[ErrorKind, str] | None:
+    group = group_of(node)
+    if any(not isinstance(r, int) for r in group):
+        return "group", f"{node.op} over {group}: ranks expected in the graph of one rank"
+    if len(set(group)) != len(group):
+        return "group", f"{node.op} over {list(group)}: a rank occurs twice"
+    if rank not in group:
+        return "group", f"{node.op} over ranks {list(group)} is called by rank {rank}"
+    size = node.attrs.get("group_size", len(group))
+    if size != len(group):
+        return "group_size", f"group_size {size}, but the group {list(group)} has {len(group)}"
+    absent = [r for r in group if r not in ranks]
+    if absent:
+        return "group", f"{node.op} over ranks {list(group)}: there is no rank {absent[0]}"
+    peer = node.attrs.get({"send": "dst", "recv": "src"}.get(node.op, ""), rank)
+    if peer not in group:
+        return "group", f"{node.op}: peer {peer} is not in the group {list(group)}"
+    return None
+
+
+def validate_spmd(program: Program, graph: Graph) -> list[ProtocolError]:
+    """Findings of the collectives of a graph written once for all ranks."""
+    found = []
+    for node in graph.nodes:
+        if "group" not in node.attrs:
+            continue
+        reason = _spmd_reason(program.mesh, node)
+        if reason:
+            kind, text = reason
+            found.append(ProtocolError(kind, text, group_of(node), (site(0, node),)))
+    return found
+
+
+def _spmd_reason(mesh: Mesh, node: Node) -> tuple[ErrorKind, str] | None:
+    group = group_of(node)
+    axes = [name for name, _ in mesh.axes]
+    unknown = [a for a in group if a not in axes]
+    if unknown:
+        return "group", f"{node.op} over mesh axis {unknown[0]!r}; the mesh has {', '.join(axes)}"
+    if len(set(group)) != len(group):
+        return "group", f"{node.op} over {group}: an axis occurs twice"
+    expected: Size = product(mesh.extent(str(a)) for a in group)
+    size = node.attrs.get("group_size", expected)
+    if size != expected:
+        return "group_size", f"group_size {size}, but the axes {group} have {expected} ranks"
+    if node.op in ("send", "recv"):
+        return "unsupported", f"{node.op} in a graph that every rank runs: give a graph per rank"
+    return None
