@@ -6,9 +6,8 @@ operator definitions and tests all build through one door.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from collections.abc import Iterator
 
 from shardproof.ir.graph import (
     NO_ORIGIN,
