@@ -89,6 +89,7 @@ class _Parser(Terms):
             raise self.error(f"found {self.token}", expected="the header 'graph NAME'")
         self.graph.name = self.name_or_string("a graph name")
         self.expect_end()
+        self.skip_newlines()
         returned = False
         while self.token.kind != "end":
             if returned:
