@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from shardproof.ir.graph import Attrs, AttrValue, TensorType, Value
-from shardproof.ir.sizes import Size
+from shardproof.ir.sizes import Poly, Size
 
 if TYPE_CHECKING:
     from shardproof.ir.builder import Builder
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+Scalar = Union[Fraction, float, Poly]  # noqa: UP007 - used in annotations of data classes
+"""A constant of an operator: exact, or ``inf``/``-inf`` (the only floats), or symbolic."""
+
+ONE = "1"
+"""The label of an axis of extent 1 that is no index variable (it is broadcast, or kept by a
+reduction). Allowed in operands and outputs of :class:`Contract` and :class:`Signature`."""
 
 
 class ShapeError(ValueError):
@@ -37,15 +44,18 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """``sum_i coefs[i] * operand_i + constant`` elementwise, operands broadcast."""
+    """``sum_i coefs[i] * operand_i + constant`` elementwise, operands broadcast. The constant
+    is symbolic where a program adds a size, such as the first row that a rank owns."""
 
     coefs: tuple[Fraction, ...]
-    constant: Fraction = Fraction(0)
+    constant: Fraction | Poly = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Monomial:
-    """``prod_i operand_i ** exponents[i]`` elementwise, operands broadcast."""
+    """``prod_i operand_i ** exponents[i]`` elementwise, operands broadcast. Defined where each
+    power is: a negative exponent needs a nonzero operand, a fractional one an operand >= 0. So
+    nested powers of one operand must not be joined blindly: ``(x**2) ** (1/2)`` is ``|x|``."""
 
     exponents: tuple[Fraction, ...]
 
@@ -65,9 +75,11 @@ class Pointwise:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """A sum of products over labelled dims, times ``coef``: one label a dim and operand;
-    labels missing in ``output`` are summed over. ``scale_by_count`` divides by the number of
-    summed terms (a mean)."""
+    """A sum of products over labelled dims: one label a dim and operand; labels missing in
+    ``output`` are summed over. The label :data:`ONE` stands for an extent-1 axis without an
+    index; it may occur several times. All other labels of an operand differ, and axes with the
+    same label have the same extent. ``scale_by_count`` divides by the number of summed terms
+    (a mean)."""
 
     operands: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]
@@ -88,7 +100,12 @@ class Signature:
     """A function that acts on whole axes: one label a dim and operand; every label in ``whole``
     is an axis whose full extent takes part (``softmax: i k! -> i k``). Operators that act on
     axes ``whole`` independently for each index of the other labels commute with every
-    rearrangement of those other labels. ``linear`` as in :class:`Pointwise`."""
+    rearrangement of those other labels. ``linear`` as in :class:`Pointwise`.
+
+    Labels that the output lacks are in ``whole``. An output label that no operand has is a new
+    axis made by the function (``topk``) and is in ``whole`` too. :data:`ONE` as in
+    :class:`Contract`. ``unused`` lists operands that this output does not depend on (the saved
+    mean of a layer norm does not read the weight); to ignore the field is sound."""
 
     fn: str
     operands: tuple[tuple[str, ...], ...]
@@ -96,6 +113,7 @@ class Signature:
     whole: tuple[str, ...]
     attrs: tuple[AttrValue, ...] = ()
     linear: tuple[int, ...] = ()
+    unused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +149,9 @@ class Expand:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Every element is ``value``."""
+    """Every element is ``value`` (booleans are 0 and 1)."""
 
-    value: Fraction
+    value: Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +173,7 @@ class Compare:
     eq ne. Boolean outputs are the numbers 0 and 1."""
 
     kind: str
-    value: Size | Fraction | None = None
+    value: Scalar | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +185,10 @@ class Logic:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """``operand_1 if operand_0 else operand_2``, elementwise with broadcasting; with ``other``
-    set, that constant stands for operand 1 (masked fill: ``other if operand_0 else operand_1``).
-    """
+    """``operand_1 if operand_0 else operand_2``, elementwise with broadcasting. With ``other``
+    set, masked fill: ``other if operand_1 else operand_0`` (data first, then the mask)."""
 
-    other: Fraction | None = None
+    other: Scalar | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +250,11 @@ class OpDef:
 
     ``types``: output types from operand types and attributes, or :class:`ShapeError`.
     ``algebra``: one :class:`Algebra` an output.
-    ``evaluate``: reference evaluation over float64 / int64 / bool arrays (None for collectives).
+    ``evaluate``: reference evaluation over float64 / int64 / bool arrays (None for collectives
+    and for opaque operators).
     ``define``: the same operator spelled with simpler ones; inference falls back on it when the
-    closed form did not lead to a proof (``lemmas.md`` section 1, item 4).
+    closed form did not lead to a proof.
+    ``operands``, ``attributes``: names for people, ``?`` after optional ones, ``*`` for any.
     """
 
     name: str
@@ -244,6 +263,8 @@ class OpDef:
     algebra: AlgebraRule
     evaluate: Evaluator | None
     define: Definition | None = None
+    operands: str = "*"
+    attributes: str = "*"
 
 
 _REGISTRY: dict[str, OpDef] = {}
@@ -271,9 +292,7 @@ def known() -> dict[str, OpDef]:
     return dict(_REGISTRY)
 
 
-def infer_types(
-    op: str, inputs: tuple[TensorType, ...], attrs: Attrs
-) -> tuple[TensorType, ...]:
+def infer_types(op: str, inputs: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
     """Shape rule of the operator ``op``; the function a :class:`Builder` is made with."""
     if op not in _REGISTRY:
         raise ShapeError(f"unknown operator {op!r}")
