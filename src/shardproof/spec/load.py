@@ -1,0 +1,184 @@
+"""Reads the graphs that a Spec names: printed FX graphs, the text form, either one compressed."""
+
+from __future__ import annotations
+
+import lzma
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import shardproof.ops  # noqa: F401 - declares the operators
+from shardproof.errors import InputError, shorten
+from shardproof.ir.check import check_graph
+from shardproof.ir.graph import Graph, Mesh
+from shardproof.ir.text import TextError, parse_graph
+from shardproof.ops.base import infer_types
+from shardproof.spec.problem import Assumption
+
+GraphSource = str | Path | Graph
+Members = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]
+GroupRule = Members | Callable[[int], Sequence[int]]
+MAX_BYTES = 64 * 1024 * 1024
+
+_TEXT_FORM = re.compile(r"(?:\s|#[^\n]*\n)*graph\s")
+_NEXT = "pass a printed FX graph, a graph in the text form, or a Graph"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the user knows about all graphs of a Spec."""
+
+    groups: Mapping[str, GroupRule] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    kernels: Mapping[str, Any] = field(default_factory=dict)
+    dropout: str = "off"
+
+
+@dataclass
+class Loaded:
+    """A graph with what came along: the mesh of its text, random inputs, assumptions."""
+
+    graph: Graph
+    mesh: Mesh | None = None
+    random: list[str] = field(default_factory=list)
+    assumptions: list[Assumption] = field(default_factory=list)
+
+
+def load(source: GraphSource, *, rank: int, mesh: Mesh, facts: Facts) -> Loaded:
+    """Read one graph; ``mesh`` is the trivial one for the sequential graph.
+
+    Raises:
+        InputError: the source cannot be read or holds no graph.
+    """
+    if isinstance(source, Graph):
+        return Loaded(source)
+    if isinstance(source, str) and "\n" in source:
+        label, text = "<text>", source
+    elif isinstance(source, str | Path):
+        label, text = str(source), _read(Path(source))
+    else:
+        raise InputError(
+            f"{shorten(repr(source))} is no graph",
+            where="Spec.from_graphs",
+            expected="a path, a text, or a Graph",
+            next_step=_NEXT,
+        )
+    if _TEXT_FORM.match(text):
+        return _load_text(text, label)
+    return _load_fx(text, label, rank, mesh, facts)
+
+
+def _load_text(text: str, label: str) -> Loaded:
+    try:
+        parsed = parse_graph(text, infer_types)
+    except TextError as error:
+        raise InputError(
+            error.what,
+            where=f"{label}:{error.line}:{error.column}",
+            expected=error.expected or "a graph in the text form",
+            next_step=error.next_step or "correct this line; docs/text-form.md shows the form",
+        ) from error
+    flaws = check_graph(parsed.graph, infer_types, parsed.mesh)
+    if flaws:
+        raise InputError(
+            str(flaws[0]),
+            where=label,
+            expected="a well-formed graph",
+            next_step="correct the graph" + (f"; {len(flaws) - 1} more" if flaws[1:] else ""),
+        )
+    return Loaded(parsed.graph, parsed.mesh)
+
+
+def _load_fx(text: str, label: str, rank: int, mesh: Mesh, facts: Facts) -> Loaded:
+    from shardproof.frontends.import_fx import import_fx
+
+    groups = {name: members(name, rule, rank, mesh) for name, rule in facts.groups.items()}
+    try:
+        result = import_fx(
+            text,
+            rank=rank,
+            groups=groups,
+            constants=facts.constants,
+            kernels=facts.kernels,
+            dropout=facts.dropout,
+        )
+    except InputError as error:
+        # The importer saw text without a name.
+        where = error.where.replace("<text>", label)
+        raise InputError(error.what, where, error.expected, error.next_step) from error
+    graph = result.graph
+    graph.rank = rank
+    return Loaded(graph, None, list(result.random_inputs), list(result.assumptions))
+
+
+def members(name: str, rule: GroupRule, rank: int, mesh: Mesh) -> tuple[int, ...]:
+    """The ranks of the group ``name`` that ``rank`` calls.
+
+    ``rule`` is a mesh axis, several axes, ``"self"``, ``"all"``, the ranks, a list of groups of
+    which the one with this rank is taken, or a function of the rank.
+    """
+    if callable(rule):
+        return tuple(rule(rank))
+    if rule == "self":
+        return (rank,)
+    size = mesh.size
+    world = range(size if isinstance(size, int) else 1)
+    if rule == "all":
+        return tuple(world)
+    if isinstance(rule, str):
+        rule = (rule,)
+    if rule and all(isinstance(axis, str) for axis in rule):
+        return _along([str(axis) for axis in rule], name, rank, mesh, world)
+    if rule and all(isinstance(r, int) for r in rule):
+        return tuple(r for r in rule if isinstance(r, int))
+    for group in rule:
+        if isinstance(group, Sequence) and rank in group:
+            return tuple(int(r) for r in group)
+    return (rank,)
+
+
+def _along(axes: list[str], name: str, rank: int, mesh: Mesh, world: range) -> tuple[int, ...]:
+    known = dict(mesh.axes)
+    if not known:
+        return (rank,)
+    for axis in axes:
+        if axis not in known:
+            raise InputError(
+                f"{axis!r} is not a mesh axis",
+                where=f"groups[{name!r}]",
+                expected=f"one of {', '.join(known)}, 'self', 'all', or a list of ranks",
+                next_step="use an axis of the mesh, or list the ranks",
+            )
+    mine = mesh.coordinates(rank)
+    fixed = [axis for axis in known if axis not in axes]
+    return tuple(r for r in world if all(mesh.coordinates(r)[a] == mine[a] for a in fixed))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if path.suffix == ".xz" and len(raw) <= MAX_BYTES:
+            raw = lzma.LZMADecompressor().decompress(raw, MAX_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
+    except lzma.LZMAError as error:
+        raise _unreadable(path, f"not an xz file: {error}") from error
+    if len(raw) > MAX_BYTES:
+        raise _unreadable(path, f"it has more than {MAX_BYTES // 2**20} MiB")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise _unreadable(path, f"line {line} is not UTF-8 text") from error
+
+
+def _unreadable(path: Path, reason: str) -> InputError:
+    return InputError(
+        f"cannot read {shorten(path.name)}: {reason}",
+        where=shorten(str(path), 300),
+        expected="a text file that holds a printed graph",
+        next_step="check the path, and print the graph again if the file is damaged",
+    )

@@ -1,0 +1,72 @@
+"""Look-up of a user's entries by exact name or name pattern, with errors for entries that miss."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Generic, TypeVar
+
+from shardproof.errors import InputError, shorten
+
+T = TypeVar("T")
+
+
+class Entries(Generic[T]):
+    """Entries of one argument of the Spec, such as ``inputs``.
+
+    An exact name wins over patterns; among patterns the first in the mapping wins. A function
+    ``name -> entry or None`` may stand for the mapping.
+    """
+
+    def __init__(self, argument: str, entries: Mapping[str, T] | Callable[[str], T | None]) -> None:
+        self.argument = argument
+        self._function = None if isinstance(entries, Mapping) else entries
+        self._entries: dict[str, T] = dict(entries) if isinstance(entries, Mapping) else {}
+        self._used: set[str] = set()
+
+    def get(self, name: str) -> T | None:
+        """The entry for ``name``."""
+        if self._function is not None:
+            return self._function(name)
+        key = name if name in self._entries else self._pattern(name)
+        if key is None:
+            return None
+        self._used.update((key, name))
+        return self._entries[key]
+
+    def where(self, name: str) -> str:
+        """The place of the entry for ``name``, for messages."""
+        if self._function is not None:
+            return f"{self.argument}({name!r})"
+        return f"{self.argument}[{(self._pattern(name) if name not in self._entries else name)!r}]"
+
+    def check_used(self, names: Iterable[str], what: str) -> None:
+        """Refuse entries that no name has used.
+
+        Raises:
+            InputError: an entry matches none of ``names``.
+        """
+        names = list(names)
+        for key in self._entries:
+            # A pattern may be shadowed by exact names: that is no mistake.
+            if key in self._used or any(fnmatchcase(n, key) for n in names):
+                continue
+            raise unknown_name(key, names, what, f"{self.argument}[{key!r}]")
+
+    def _pattern(self, name: str) -> str | None:
+        return next((key for key in self._entries if fnmatchcase(name, key)), None)
+
+
+def unknown_name(name: str, names: Iterable[str], what: str, where: str) -> InputError:
+    """The error for a name or pattern that matches nothing."""
+    names = list(names)
+    near = difflib.get_close_matches(name, names, n=1)
+    return InputError(
+        f"{name!r} matches no {what}",
+        where=where,
+        expected=f"one of: {shorten(', '.join(names))}"
+        if names
+        else f"nothing: there is no {what}",
+        next_step=f"did you mean {near[0]!r}?" if near else "correct the name or remove the entry",
+    )

@@ -1,0 +1,244 @@
+"""The user's question: two programs, and how the tensors of one are those of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardproof.errors import InputError, shorten
+from shardproof.ir.graph import Graph, Program
+from shardproof.ir.graph import Mesh as GraphMesh
+from shardproof.spec.inputs import Fixed, InputRelation, Rule
+from shardproof.spec.load import Facts, GraphSource, GroupRule, Loaded, load
+from shardproof.spec.outputs import Obligations, OutputRule
+from shardproof.spec.problem import Assumption, Problem
+
+if TYPE_CHECKING:
+    from shardproof.report.diagnostic import Verdict
+
+Inputs = Mapping[str, Rule] | Callable[[str], Rule | None]
+Outputs = Mapping[str, OutputRule] | Iterable[str] | None
+_NO_MESH = GraphMesh(())
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A check to be made; see :meth:`from_graphs`.
+
+    Example:
+        >>> spec = Spec.from_graphs(
+        ...     sequential="model.txt",
+        ...     distributed=["rank0.txt", "rank1.txt"],
+        ...     mesh=Mesh(tp=2),
+        ...     inputs={"weight": Shard(0), "*": Replicate()},
+        ...     outputs={"loss": Replicate()},
+        ... )                                                            # doctest: +SKIP
+        >>> spec.check().status                                          # doctest: +SKIP
+        'refines'
+    """
+
+    name: str
+    sequential: GraphSource
+    distributed: Sequence[GraphSource] | GraphSource | Program
+    mesh: GraphMesh | None
+    inputs: Inputs
+    outputs: Outputs
+    facts: Facts
+    fixed: Fixed = field(default_factory=dict)
+    free: tuple[str, ...] = ()
+
+    @classmethod
+    def from_graphs(
+        cls,
+        *,
+        sequential: GraphSource,
+        distributed: Sequence[GraphSource] | GraphSource | Program,
+        inputs: Inputs,
+        outputs: Outputs = None,
+        mesh: GraphMesh | None = None,
+        groups: Mapping[str, GroupRule] | None = None,
+        constants: Mapping[str, Any] | None = None,
+        kernels: Mapping[str, Any] | None = None,
+        dropout: str = "off",
+        fixed: Fixed | None = None,
+        free: Iterable[str] = (),
+        name: str = "",
+    ) -> Spec:
+        """A check of graphs that were printed or written before.
+
+        Args:
+            sequential: the specification: a path, a text, or a Graph.
+            distributed: one graph a rank in rank order, or one graph for all ranks of the mesh.
+            mesh: the ranks; may be left out when the text of the graph names it.
+            inputs: for each distributed input (name, pattern, or a function of the name) its
+                placement, or an expression over sequential inputs.
+            outputs: for each sequential output its placement; by default all are expected.
+            groups: ranks of the process groups that the graphs name.
+            constants: values of module attributes that a printed graph does not hold.
+            kernels: meanings of custom operators.
+            dropout: "off", or "mask" for random masks that both sides share.
+            fixed: inputs that hold one constant, by name or pattern.
+            free: distributed inputs that may hold anything.
+            name: the name in the report.
+
+        Raises:
+            InputError: an argument is not of a usable form.
+        """
+        if dropout not in ("off", "mask"):
+            raise InputError(
+                f"dropout={dropout!r}",
+                where="Spec.from_graphs",
+                expected='"off" or "mask"',
+                next_step='use dropout="off" unless the masks of both sides are related',
+            )
+        facts = Facts(groups or {}, constants or {}, kernels or {}, dropout)
+        plain = GraphMesh(mesh.axes) if mesh is not None else None
+        return cls(
+            name, sequential, distributed, plain, inputs, outputs, facts, fixed or {}, tuple(free)
+        )
+
+    def named(self, name: str) -> Spec:
+        """The same check under another name, unless it has one."""
+        return self if self.name else replace(self, name=name)
+
+    def resolve(self) -> Problem:
+        """Read the graphs and resolve every convenience.
+
+        Raises:
+            InputError: something cannot be read, or does not fit together.
+        """
+        return self._resolved[0]
+
+    @property
+    def fixed_values(self) -> dict[str, float]:
+        """Inputs of either side that hold one constant."""
+        return dict(self._resolved[1])
+
+    def check(
+        self, *, replay: bool = True, progress: Callable[[str], None] | None = None
+    ) -> Verdict:
+        """Decide whether the distributed program refines the sequential one."""
+        from shardproof.verify import verify
+
+        if progress is not None:
+            progress("reading graphs")
+        problem = self.resolve()
+        return verify(problem, fixed=self.fixed_values, replay=replay, progress=progress)
+
+    # ---------------------------------------------------------------- resolving
+
+    @cached_property
+    def _resolved(self) -> tuple[Problem, dict[str, float]]:
+        sequential = load(self.sequential, rank=0, mesh=_NO_MESH, facts=self.facts)
+        program, loaded = self._program()
+        relation = InputRelation(sequential.graph, program, self.inputs, self.fixed, self.free)
+        relation.pair_random(sequential.random, [part.random for part in loaded])
+        graphs = relation.resolve()
+        obligations = Obligations(sequential.graph, program, self.outputs)
+        found = obligations.resolve()
+        assumptions = [
+            *relation.assumptions,
+            *obligations.assumptions,
+            *self._facts(),
+            *(a for part in (sequential, *loaded) for a in part.assumptions),
+        ]
+        problem = Problem(
+            self.name or sequential.graph.name,
+            sequential.graph,
+            program,
+            graphs,
+            found,
+            list(dict.fromkeys(assumptions)),
+            list(dict.fromkeys(obligations.left_out)),
+        )
+        return problem, relation.fixed_values()
+
+    def _program(self) -> tuple[Program, list[Loaded]]:
+        given = self.distributed
+        if isinstance(given, Program):
+            return given, [Loaded(g) for g in given.graphs]
+        if isinstance(given, str | Path | Graph):
+            return self._single(given)
+        mesh = self.mesh or _NO_MESH
+        self._check_ranks(given, mesh)
+        loaded = [load(g, rank=k, mesh=mesh, facts=self.facts) for k, g in enumerate(given)]
+        for k, part in enumerate(loaded):
+            self._check_header(part, k, mesh)
+        return Program(mesh, [part.graph for part in loaded]), loaded
+
+    def _single(self, given: GraphSource) -> tuple[Program, list[Loaded]]:
+        """One graph: that of the only rank, or one for all ranks."""
+        part = load(given, rank=0, mesh=self.mesh or _NO_MESH, facts=self.facts)
+        mesh = self.mesh or part.mesh or _NO_MESH
+        if part.mesh is not None and part.mesh != mesh:
+            raise self._mesh_error(part, mesh)
+        spmd = mesh.size != 1 and part.graph.rank is None
+        if mesh.size != 1 and not spmd:
+            raise InputError(
+                f"one graph, of rank {part.graph.rank}, for a mesh of {mesh.size} ranks",
+                where="distributed",
+                expected=f"a list of {mesh.size} graphs, or one graph for all ranks",
+                next_step="pass the graphs of all ranks in rank order",
+            )
+        if not spmd:
+            part.graph.rank = 0
+        return Program(mesh, [part.graph], spmd), [part]
+
+    def _check_ranks(self, given: Sequence[GraphSource], mesh: GraphMesh) -> None:
+        size = mesh.size
+        if len(given) != size:
+            raise InputError(
+                f"{len(given)} graphs for a mesh of {size} rank(s) (Mesh({mesh}))",
+                where="distributed",
+                expected=f"{size} graph(s), one a rank in rank order",
+                next_step="add the missing ranks, or correct Mesh(...)",
+            )
+        paths = [str(g) for g in given if not isinstance(g, Graph)]
+        twice = next((p for p in paths if paths.count(p) > 1), None)
+        if twice is not None:
+            raise InputError(
+                f"the same graph is given for two ranks: {shorten(twice)}",
+                where="distributed",
+                expected="one graph a rank",
+                next_step="pass each rank's own graph, or one graph for all ranks without a list",
+            )
+
+    def _check_header(self, part: Loaded, k: int, mesh: GraphMesh) -> None:
+        if part.mesh is not None and part.mesh != mesh:
+            raise self._mesh_error(part, mesh)
+        if part.graph.rank is None:
+            part.graph.rank = k
+        if part.graph.rank != k:
+            raise InputError(
+                f"graph {k} of the list says that it is rank {part.graph.rank}",
+                where=f"distributed[{k}]",
+                expected=f"the graph of rank {k}",
+                next_step="put the graphs in rank order",
+            )
+
+    def _mesh_error(self, part: Loaded, mesh: GraphMesh) -> InputError:
+        return InputError(
+            f"the graph says mesh {part.mesh}, the Spec says {mesh}",
+            where="mesh",
+            expected="the same mesh",
+            next_step="correct Mesh(...) or the mesh line of the graph",
+        )
+
+    def _facts(self) -> list[Assumption]:
+        facts = self.facts
+        out = [
+            Assumption("group", f"group {name!r} is {_said(rule)}")
+            for name, rule in facts.groups.items()
+        ]
+        out += [Assumption("constant", f"{k} = {_said(v)}") for k, v in facts.constants.items()]
+        out += [Assumption("kernel", f"{k} means {_said(v)}") for k, v in facts.kernels.items()]
+        return out
+
+
+def _said(value: object) -> str:
+    if callable(value):
+        return str(getattr(value, "__name__", "a function")).replace("<lambda>", "a function")
+    return shorten(str(value))
