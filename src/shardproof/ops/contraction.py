@@ -12,6 +12,7 @@ from shardproof.ir.sizes import Size, product
 from shardproof.ops import attributes as at
 from shardproof.ops.base import Array, Contract, ShapeError
 from shardproof.ops.declare import declare
+from shardproof.ops.definitions import real
 from shardproof.ops.shapes import (
     broadcast,
     broadcast_labels,
@@ -83,7 +84,7 @@ def _reduce(fn: str, x: Array, attrs: Attrs) -> Array:
 
 
 def _mean_definition(b: Builder, v: tuple[Value, ...], attrs: Attrs) -> Value:
-    (x,) = v
+    x = real(b, v[0])
     dims = at.dims(attrs, x.type.rank)
     total = b.emit("sum", x, dims=dims, keepdim=at.flag(attrs, "keepdim"))
     count = product(x.shape[d] for d in dims)

@@ -9,6 +9,7 @@ from shardproof.ir.graph import Attrs, Value
 from shardproof.ops import attributes as at
 from shardproof.ops.base import Scalar
 from shardproof.ops.functions import GELU_CUBIC, INV_SQRT2, INV_SQRT_2PI, SQRT_2_OVER_PI
+from shardproof.ops.shapes import floating
 
 Values = tuple[Value, ...]
 HALF = Fraction(1, 2)
@@ -17,6 +18,12 @@ HALF = Fraction(1, 2)
 def constant(b: Builder, value: Scalar, like: Value) -> Value:
     """A scalar tensor of the element type of ``like``."""
     return b.emit("full", value=value, shape=(), dtype=like.dtype)
+
+
+def real(b: Builder, x: Value) -> Value:
+    """x, cast to the float type of its real functions where it is an integer tensor."""
+    dtype = floating(x.dtype)
+    return x if dtype == x.dtype else b.emit("cast", x, dtype=dtype)
 
 
 def times(b: Builder, *factors: Value) -> Value:
@@ -104,7 +111,8 @@ def _positive_else(b: Builder, x: Value, yes: Value, no: Value) -> Value:
 
 
 def leaky_relu(b: Builder, v: Values, attrs: Attrs) -> Value:
-    return _positive_else(b, v[0], v[0], scaled(b, v[0], at.number(attrs, "slope")))
+    x = real(b, v[0])
+    return _positive_else(b, x, x, scaled(b, x, at.number(attrs, "slope")))
 
 
 def elu(b: Builder, v: Values, attrs: Attrs) -> Value:
