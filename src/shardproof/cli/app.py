@@ -1,0 +1,137 @@
+"""The ``shardproof`` command. Commands import what they need when they run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+from shardproof import __version__
+from shardproof.errors import InputError
+
+Debug = Annotated[bool, Parameter(negative="", help="Show the traceback of an error.")]
+
+app = App(
+    name="shardproof",
+    version=__version__,
+    help="Decide whether a distributed tensor program refines its sequential model.",
+    help_epilogue=(
+        "Exit codes: 0 refines, 1 refuted, 3 unproved, 2 input, usage or internal error."
+    ),
+)
+
+
+@app.command
+def check(
+    target: str,
+    /,
+    *,
+    json: str | None = None,
+    full: Annotated[bool, Parameter(negative="")] = False,
+    replay: bool = True,
+    debug: Debug = False,
+) -> int:
+    """Check one Spec and report the verdict.
+
+    Args:
+        target: FILE.py:function, where the function returns a Spec.
+        json: Write the report as JSON to this file; - prints it in place of the text.
+        full: Show lists in full.
+        replay: Replay on small concrete inputs; without it nothing can be refuted by value.
+    """
+    from shardproof.cli.check import check_target
+
+    return check_target(target, json=json, full=full, replay=replay)
+
+
+@app.command
+def trace(
+    target: str,
+    /,
+    *,
+    rank: int | None = None,
+    value: str | None = None,
+    debug: Debug = False,
+) -> int:
+    """Print a graph of a Spec in the text form, with the input relation.
+
+    Args:
+        target: FILE.py:function, where the function returns a Spec.
+        rank: Print the distributed graph of this rank; without it the sequential graph.
+        value: Print only this value: its operator, its uses, its source.
+    """
+    from shardproof.cli.trace import trace_target
+
+    return trace_target(target, rank=rank, value=value)
+
+
+@app.command
+def explain(topic: str = "", /, *, debug: Debug = False) -> int:
+    """Explain a finding code (SP110) or an operator (op:matmul); alone, list the codes.
+
+    Args:
+        topic: A code, or op:NAME.
+    """
+    from shardproof.cli.explain import explain_topic
+
+    return explain_topic(topic)
+
+
+@app.command
+def demo(*, debug: Debug = False) -> int:
+    """Verify a captured Megatron GPT at 8 ranks, then find the bug in a captured training step."""
+    from shardproof.cli.demo import run
+
+    return run()
+
+
+if find_spec("shardproof.elastic") and find_spec("shardproof.elastic.cli"):
+    app.command("shardproof.elastic.cli:app", name="elastic")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = run_tokens(tokens)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a pipe went away; what it had read was right.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 2
+    return code
+
+
+def run_tokens(tokens: list[str]) -> int:
+    """Run the command line; every failure becomes one message and exit code 2."""
+    try:
+        result = app(tokens, exit_on_error=False, result_action="return_value")
+        return result if isinstance(result, int) else 0
+    except CycloptsError:
+        return 2  # the message is printed already
+    except BrokenPipeError:
+        raise
+    except InputError as error:
+        _show_traceback(tokens)
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
+    except Exception as error:
+        from shardproof.cli.internal import describe
+
+        _show_traceback(tokens)
+        sys.stderr.write(describe(error))
+        return 2
+
+
+def _show_traceback(tokens: list[str]) -> None:
+    if "--debug" in tokens:
+        import traceback
+
+        traceback.print_exc(file=sys.stderr)

@@ -1,0 +1,54 @@
+"""``shardproof check``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from shardproof.cli.target import load_target
+from shardproof.errors import InputError
+from shardproof.report import text
+from shardproof.report.diagnostic import Verdict
+from shardproof.report.files import write_whole
+from shardproof.report.json import to_json
+from shardproof.report.progress import progress
+
+
+def check_target(target: str, *, json: str | None, full: bool, replay: bool) -> int:
+    """Check, report, and return the exit code of the verdict."""
+    if json is not None and json != "-":
+        _check_writable(Path(json))
+    spec = load_target(target)
+    with progress(sys.stderr) as show:
+        verdict = spec.check(replay=replay, progress=show)
+    report(verdict, json=json, full=full)
+    return verdict.exit_code
+
+
+def report(verdict: Verdict, *, json: str | None, full: bool) -> None:
+    """Print the verdict as text, or as JSON where ``json`` is ``-``; write a JSON file else."""
+    if json == "-":
+        sys.stdout.write(to_json(verdict).decode())
+        return
+    text.write(verdict, sys.stdout, full=full)
+    if json is not None:
+        try:
+            write_whole(Path(json), to_json(verdict))
+        except OSError as error:
+            raise _unwritable(Path(json), error.strerror or str(error)) from error
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir():
+        raise _unwritable(path, "it is a folder")
+    if not path.parent.is_dir():
+        raise _unwritable(path, "its folder does not exist")
+
+
+def _unwritable(path: Path, reason: str) -> InputError:
+    return InputError(
+        f"cannot write {path.name}: {reason}",
+        where=f"--json {path}",
+        expected="a file in a folder that exists and can be written",
+        next_step="make the folder, or give another path",
+    )

@@ -1,0 +1,307 @@
+"""The report for people: one verdict as text, with colours where they can be shown.
+
+The shape of a finding:
+
+    SP110 partial value used as if it were replicated
+      h is only this rank's term of the sum over tp
+      --> model_tp.py:88 in forward      distributed: gelu = gelu
+       |
+    88 | y = gelu(h)
+       |
+      ::: model.py:40 in forward         sequential: gelu = gelu
+       |
+    40 | y = gelu(h)
+       |
+       = expected: gelu(seq.h)
+       = found:    gelu of a partial value
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+from shardproof.report.diagnostic import Counterexample, Finding, OutputRelation, Span, Verdict
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+T = TypeVar("T")
+Line = tuple[str, str]
+"""Text and rich style of one line."""
+
+SHOWN = 12
+"""How many entries of a long list are shown unless everything is asked for."""
+
+_STATUS_STYLE = {"refines": "bold green", "refuted": "bold red", "unproved": "bold yellow"}
+
+_ADVICE = {
+    "refines": "",
+    "refuted": "",
+    "unproved": "No input was found on which the two programs differ, and no proof either.",
+}
+
+
+def render(verdict: Verdict, *, width: int = 80, full: bool = False) -> list[Line]:
+    """The report as styled lines of at most ``width`` columns where words allow it."""
+    return list(_Report(verdict, width, full).lines())
+
+
+def plain(verdict: Verdict, *, width: int = 80, full: bool = False) -> str:
+    """The report without styles."""
+    return "".join(f"{text}\n" for text, _ in render(verdict, width=width, full=full))
+
+
+def write(verdict: Verdict, file: TextIO, *, full: bool = False) -> None:
+    """Print the report; colours only on a terminal, and not with NO_COLOR."""
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    width = max(60, min(console.width, 100)) if console.is_terminal else 80
+    for text, style in render(verdict, width=width, full=full):
+        console.print(_styled(text, style), soft_wrap=True)
+
+
+def _styled(text: str, style: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
+def headline(verdict: Verdict) -> str:
+    """The first line of every report."""
+    if verdict.status == "refines":
+        return f"refines ({verdict.certificate})" if verdict.certificate else "refines"
+    return verdict.status
+
+
+def counts(verdict: Verdict) -> str:
+    """One line of numbers, such as ``1 of 1 outputs proved; 24 left out; 3,210 nodes; 1.2 s``."""
+    proved = sum(o.status == "proved" for o in verdict.outputs)
+    parts = [f"{proved} of {len(verdict.outputs)} outputs proved"]
+    parts += [_count(len(verdict.findings), "finding")] if verdict.findings else []
+    parts += [f"{len(verdict.left_out)} left out"] if verdict.left_out else []
+    parts += [_count(len(verdict.assumptions), "assumption")] if verdict.assumptions else []
+    nodes = sum(verdict.nodes.values())
+    parts += [_count(nodes, "node")] if nodes else []
+    seconds = sum(verdict.seconds.values())
+    parts += [f"{seconds:.1f} s"] if verdict.seconds else []
+    return "; ".join(parts)
+
+
+class _Report:
+    def __init__(self, verdict: Verdict, width: int, full: bool) -> None:
+        self.verdict = verdict
+        self.width = width
+        self.full = full
+
+    def lines(self) -> Iterator[Line]:
+        v = self.verdict
+        yield headline(v), _STATUS_STYLE[v.status]
+        yield from self.wrapped(f"{v.name}: {counts(v)}", "  ")
+        if _ADVICE[v.status]:
+            yield from self.wrapped(_ADVICE[v.status], "  ")
+        for finding in v.findings:
+            yield "", ""
+            yield from self.finding(finding)
+        yield from self.section("output relation", self.outputs())
+        yield from self.section("unknown operators", self.unknown())
+        yield from self.section("assumptions", self.assumptions())
+        yield from self.section("conditions", self.listed(v.conditions))
+        yield from self.section("outputs without an expectation", self.names(v.left_out))
+        yield from self.section("lemmas used", self.lemmas())
+        yield from self.section("time", self.time())
+
+    def section(self, title: str, lines: Iterable[Line]) -> Iterator[Line]:
+        body = list(lines)
+        if body:
+            yield "", ""
+            yield title, "bold"
+            yield from body
+
+    def wrapped(
+        self, text: str, first: str, style: str = "", rest: str | None = None
+    ) -> Iterator[Line]:
+        """``text`` after ``first``, later lines after as many spaces (or ``rest``)."""
+        for k, part in enumerate(text.split("\n")):
+            lead = first if k == 0 else (rest if rest is not None else " " * len(first))
+            for line in textwrap.wrap(
+                part,
+                self.width,
+                initial_indent=lead,
+                subsequent_indent=rest if rest is not None else " " * len(first),
+                break_long_words=False,
+                break_on_hyphens=False,
+            ) or [lead.rstrip()]:
+                yield line, style
+
+    # ---------------------------------------------------------------- findings
+
+    def finding(self, f: Finding) -> Iterator[Line]:
+        sure = "" if f.certain else " (might not hold)"
+        yield from self.wrapped(
+            f"{f.code} {f.title}{sure}", "", "bold red" if f.certain else "bold yellow"
+        )
+        yield from self.wrapped(f.message, "  ")
+        gutter = self.gutter(f)
+        if f.primary is not None:
+            yield from self.span(f.primary, "-->", gutter)
+        if f.secondary is not None:
+            yield from self.span(f.secondary, ":::", gutter)
+        for label, text in _facts(f):
+            yield from self.fact(label, text, gutter)
+        yield from self.operands(f, gutter)
+        if f.affected:
+            yield from self.fact("affects", self.shortened(f.affected), gutter)
+        if f.counterexample is not None:
+            yield from self.fact("replayed", _replayed(f.counterexample), gutter)
+        if f.fix:
+            checked = " (checked: with it the program refines)" if f.fix_verified else ""
+            yield from self.fact("fix", f.fix + checked, gutter)
+        for note in f.notes:
+            yield from self.fact("note", note, gutter)
+
+    def gutter(self, f: Finding) -> int:
+        lines = [s.line for s in (f.primary, f.secondary) if s is not None and s.code]
+        return max([len(str(n)) for n in lines] + [2])
+
+    def span(self, s: Span, arrow: str, gutter: int) -> Iterator[Line]:
+        where = f"{s.file}:{s.line}" if s.file else "no source line known"
+        where += f" in {s.function}" if s.function else ""
+        yield from self.wrapped(where, f"{' ' * gutter}{arrow} ", "cyan", " " * (gutter + 4))
+        node = f"{s.graph} node {s.node}" + (f" ({s.op})" if s.op and s.op != s.node else "")
+        yield from self.wrapped(node, f"{' ' * gutter} |  ")
+        if s.code:
+            code = s.code.strip()
+            room = self.width - gutter - 4
+            code = code if len(code) <= room else code[: room - 3] + "..."
+            yield f"{s.line:>{gutter}} |  {code}", "bold"
+        if s.label:
+            yield from self.wrapped(f"^ {s.label}", f"{' ' * gutter} |  ", "red")
+
+    def fact(self, label: str, text: str, gutter: int) -> Iterator[Line]:
+        yield from self.wrapped(f"{label}: {text}", f"{' ' * gutter} = ", "", " " * (gutter + 5))
+
+    def operands(self, f: Finding, gutter: int) -> Iterator[Line]:
+        if f.operands:
+            yield f"{' ' * gutter} = operands:", ""
+            for o in f.operands:
+                yield from self.wrapped(
+                    f"{o.name}: {o.meaning}", " " * (gutter + 5), "", " " * (gutter + 7)
+                )
+
+    # ---------------------------------------------------------------- lists
+
+    def outputs(self) -> Iterator[Line]:
+        order = {"refuted": 0, "open": 1, "proved": 2}
+        outputs = sorted(self.verdict.outputs, key=lambda o: order[o.status])
+        for o in self.some(outputs):
+            yield from self.output(o)
+        yield from self.more(outputs)
+
+    def output(self, o: OutputRelation) -> Iterator[Line]:
+        placement = f"   [{o.placement}]" if o.placement else ""
+        if o.status == "proved":
+            yield from self.wrapped(
+                f"{o.seq_output} = {o.expression}{placement}", "  ", "", " " * 6
+            )
+        else:
+            text = f"{o.seq_output}: {'does not hold' if o.status == 'refuted' else 'not proved'}"
+            text += f", expected {o.placement}" if o.placement else ""
+            text += f"; {o.expression}" if o.expression else ""
+            yield from self.wrapped(text, "  ", "", " " * 6)
+
+    def unknown(self) -> Iterator[Line]:
+        unknown = self.verdict.unknown_operators
+        if not unknown:
+            return
+        for name, count in sorted(unknown.items(), key=lambda kv: (-kv[1], kv[0])):
+            yield from self.wrapped(f"{name} (x{count})", "  ")
+        first = min(unknown)
+        yield from self.wrapped(
+            f'Say what an operator computes in the Spec: kernels={{"{first}": ...}}; '
+            "see `shardproof explain SP200`.",
+            "  ",
+        )
+
+    def assumptions(self) -> Iterator[Line]:
+        kinds = dict.fromkeys(kind for kind, _ in self.verdict.assumptions)
+        for kind in kinds:
+            texts = [text for k, text in self.verdict.assumptions if k == kind]
+            for text in self.some(texts):
+                yield from self.wrapped(f"{kind}: {text}", "  ", "", " " * 6)
+            yield from self.more(texts)
+
+    def listed(self, texts: list[str]) -> Iterator[Line]:
+        for text in self.some(texts):
+            yield from self.wrapped(text, "  ", "", " " * 6)
+        yield from self.more(texts)
+
+    def names(self, names: list[str]) -> Iterator[Line]:
+        if names:
+            yield from self.wrapped(self.shortened(names), "  ")
+
+    def lemmas(self) -> Iterator[Line]:
+        used = sorted(self.verdict.lemmas.items(), key=lambda kv: (-kv[1], kv[0]))
+        if used:
+            texts = [f"{name} x{count}" for name, count in used]
+            yield from self.wrapped(self.shortened(texts), "  ")
+
+    def time(self) -> Iterator[Line]:
+        if self.verdict.seconds:
+            parts = [f"{stage} {s:.2f} s" for stage, s in self.verdict.seconds.items()]
+            yield from self.wrapped(", ".join(parts), "  ")
+
+    def shortened(self, names: list[str]) -> str:
+        shown = names if self.full else names[:SHOWN]
+        rest = len(names) - len(shown)
+        return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+    def some(self, items: list[T]) -> list[T]:
+        return items if self.full else items[:SHOWN]
+
+    def more(self, items: list[T]) -> Iterator[Line]:
+        rest = len(items) - SHOWN
+        if rest > 0 and not self.full:
+            yield f"  and {rest} more (--full shows all)", "dim"
+
+
+def _facts(f: Finding) -> Iterator[tuple[str, str]]:
+    if f.expected:
+        yield "expected", f.expected
+    if f.found:
+        yield "found", f.found
+    if f.ranks or f.axes:
+        parts = [f"{_ranges(f.ranks)}"] if f.ranks else []
+        parts += [f"mesh axis {', '.join(f.axes)}"] if f.axes else []
+        yield "ranks", "; ".join(parts)
+    if f.collective:
+        yield "collective", f.collective
+
+
+def _replayed(c: Counterexample) -> str:
+    sizes = ", ".join(f"{a} -> {b}" for a, b in c.sizes.items())
+    lines = [f"{c.output}[{', '.join(map(str, c.element))}], seed {c.seed}"]
+    lines[0] += f", sizes {sizes}" if sizes else ""
+    lines.append(f"sequential: {c.sequential_value!r}")
+    lines += [f"{name}: {value!r}" for name, value in c.distributed_values.items()]
+    lines.append(f"relative error: {c.relative_error:.3g}")
+    if c.kept_constants:
+        lines.append(f"constants kept as written: {', '.join(c.kept_constants)}")
+    return "\n".join(lines)
+
+
+def _ranges(ranks: list[int]) -> str:
+    """``0-3, 7`` for ``[0, 1, 2, 3, 7]``."""
+    parts: list[list[int]] = []
+    for r in sorted(set(ranks)):
+        if parts and parts[-1][-1] == r - 1:
+            parts[-1].append(r)
+        else:
+            parts.append([r])
+    return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
