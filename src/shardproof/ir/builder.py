@@ -39,7 +39,7 @@ class Builder:
         return v
 
     def emit_all(
-        self, op: str, *inputs: Value, name: str = "", **attrs: AttrValue
+        self, op: str, /, *inputs: Value, name: str = "", **attrs: AttrValue
     ) -> tuple[Value, ...]:
         """Append a node and return all its outputs.
 
@@ -55,7 +55,7 @@ class Builder:
         self.graph.nodes.append(Node(op, inputs, attrs, outs, self.origin, self.source))
         return outs
 
-    def emit(self, op: str, *inputs: Value, name: str = "", **attrs: AttrValue) -> Value:
+    def emit(self, op: str, /, *inputs: Value, name: str = "", **attrs: AttrValue) -> Value:
         """Append a node with one output and return it."""
         (out,) = self.emit_all(op, *inputs, name=name, **attrs)
         return out

@@ -1,0 +1,289 @@
+"""Meaning of collectives in the block normal form.
+
+With concrete ranks a collective combines the members' values; with the rank as an index it acts
+on one value that mentions rank symbols: a sum over ranks joins the intervals
+``[a + b*r, a + b*(r+1))`` to ``[a, a + b*N)``, a gather turns the rank into an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from shardproof.infer import blocks
+from shardproof.infer.blocks import Cell, Term, Unsupported, Val
+from shardproof.infer.coef import ONE, Coef, Ratio, from_size, ratio
+from shardproof.infer.evaluate import Evaluator, scale_val, view
+from shardproof.infer.terms import EXTREMA, innermost, lincomb
+from shardproof.ir.graph import Attrs, Mesh, TensorType
+from shardproof.ir.sizes import Size, Symbol, linear_in, only_symbol, substitute, symbols
+from shardproof.ops import base as alg
+
+
+class Collect:
+    """Collectives over concrete members."""
+
+    def __init__(self, ev: Evaluator) -> None:
+        self.ev = ev
+
+    def run(
+        self, kind: str, vals: Sequence[Val], attrs: Sequence[Attrs], outs: Sequence[TensorType]
+    ) -> list[Val]:
+        """The value every member gets; ``vals`` and ``attrs`` are in group order."""
+        a = attrs[0]
+        if kind == "all_reduce":
+            return [self.reduce(str(a["op"]), vals, outs[0])] * len(vals)
+        if kind == "all_gather":
+            return [blocks.concat(vals, _int(a["dim"]))] * len(vals)
+        if kind == "reduce_scatter":
+            dim = _int(a["dim"])
+            whole = TensorType(outs[0].dtype, vals[0].shape)
+            total = self.reduce(str(a["op"]), vals, whole)
+            return _cut(total, dim, [o.shape[dim] for o in outs])
+        if kind == "all_to_all":
+            return self._all_to_all(vals, attrs)
+        if kind == "broadcast":
+            group = a["group"]
+            assert isinstance(group, tuple)
+            return [vals[group.index(a["src"])]] * len(vals)
+        raise Unsupported(f"the collective {kind}")
+
+    def reduce(self, op: str, vals: Sequence[Val], out: TensorType) -> Val:
+        """The elementwise reduction of the members' values."""
+        if op in ("sum", "avg"):
+            total = self.ev.linear(vals, [ONE] * len(vals), out.shape)
+            return scale_val(total, Fraction(1, len(vals))) if op == "avg" else total
+        if op in ("max", "min"):
+            return self._extremum(vals)
+        if op == "product":
+            return self.ev.apply(alg.Monomial((ONE,) * len(vals)), vals, [out] * len(vals), out)
+        raise Unsupported(f"a reduction with {op}")
+
+    def _extremum(self, vals: Sequence[Val]) -> Val:
+        aligned = blocks.align_all(vals)
+        cells = []
+        for lo, hi, lins in blocks.overlay(aligned):
+            if any(len(lin) != 1 or lin[0][1] != 1 for lin in lins):
+                if any(lin != lins[0] for lin in lins):
+                    raise Unsupported("the maximum of sums")
+                cells.append(Cell(lo, hi, lins[0]))
+                continue
+            cells.append(Cell(lo, hi, ((self.ev.join_extrema([x[0][0] for x in lins]), ONE),)))
+        return blocks.normalise(aligned[0].dims, cells)
+
+    @staticmethod
+    def _all_to_all(vals: Sequence[Val], attrs: Sequence[Attrs]) -> list[Val]:
+        split, join = _int(attrs[0]["split_dim"]), _int(attrs[0]["concat_dim"])
+        n = len(vals)
+        pieces = []
+        for v, a in zip(vals, attrs, strict=True):
+            sizes = a.get("send_sizes")
+            if sizes is None:
+                sizes = (blocks.div_exact(v.shape[split], n),) * n
+            assert isinstance(sizes, tuple)
+            pieces.append(_cut(v, split, [_int(s) for s in sizes]))
+        return [blocks.concat([pieces[s][r] for s in range(n)], join) for r in range(n)]
+
+
+def _cut(v: Val, dim: int, sizes: Sequence[Size]) -> list[Val]:
+    out = []
+    at: Size = 0
+    for s in sizes:
+        start, stop = at, at + s
+        out.append(view(v, lambda x, a=start, b=stop: blocks.slice_dim(x, dim, a, b)))  # type: ignore[misc]
+        at = stop
+    return out
+
+
+def _int(x: Any) -> Any:
+    return x
+
+
+class CollectSpmd:
+    """Collectives over the rank symbols of mesh axes."""
+
+    def __init__(self, ev: Evaluator, mesh: Mesh) -> None:
+        self.ev, self.mesh = ev, mesh
+
+    def run(self, kind: str, v: Val, attrs: Attrs, out: TensorType) -> Val:
+        """The value on every rank; ``attrs["group"]`` names mesh axes."""
+        group = attrs["group"]
+        assert isinstance(group, tuple)
+        axes = [str(a) for a in group]
+        if kind == "all_reduce":
+            return self._reduce(str(attrs["op"]), v, axes)
+        if kind == "all_gather":
+            for a in reversed(axes):
+                v = self._gather(v, a, _int(attrs["dim"]))
+            return blocks.normalise(v.dims, v.cells)
+        if kind == "reduce_scatter":
+            total = self._reduce(str(attrs["op"]), v, axes)
+            return self._share(total, axes, _int(attrs["dim"]))
+        if kind == "all_to_all":
+            if attrs.get("send_sizes") is not None:
+                raise Unsupported("an uneven all_to_all with the rank as an index")
+            for a in reversed(axes):
+                v = self._gather(v, a, _int(attrs["concat_dim"]))
+            return self._share(blocks.normalise(v.dims, v.cells), axes, _int(attrs["split_dim"]))
+        if kind == "broadcast":
+            return self._from(v, axes, _int(attrs["src"]))
+        raise Unsupported(f"{kind} with the rank as an index")
+
+    def total(self, v: Val, axes: Sequence[str]) -> Val:
+        """The sum over the ranks of mesh axes."""
+        return self._reduce("sum", v, axes)
+
+    def _symbol(self, axis: str) -> tuple[Symbol, Size]:
+        return only_symbol(self.mesh.index(axis)), self.mesh.extent(axis)
+
+    def _guard(self, v: Val, sym: Symbol) -> None:
+        """A value made by the distributed program whose definition mentions the rank is another
+        tensor on every rank; nothing is known of a combination of those."""
+        for c in v.cells:
+            for t, _ in c.lin:
+                if sym in self.ev.table.atoms[t.atom].rank_symbols:
+                    raise Unsupported("a collective over a value without sequential meaning")
+            for x in (*c.lo, *c.hi):
+                if sym in symbols(x):
+                    raise Unsupported("a collective over pieces that depend on the rank")
+
+    def _reduce(self, op: str, v: Val, axes: Sequence[str]) -> Val:
+        for a in axes:
+            sym, n = self._symbol(a)
+            self._guard(v, sym)
+            if op in ("sum", "avg"):
+                v = self._sum(v, sym, n)
+                if op == "avg":
+                    v = scale_val(v, ratio(1, n))
+            elif op in ("max", "min"):
+                v = self._extremum(v, sym, n)
+            else:
+                raise Unsupported(f"a reduction with {op} with the rank as an index")
+        return v
+
+    def _sum(self, v: Val, sym: Symbol, n: Size) -> Val:
+        cells = []
+        for c in v.cells:
+            pairs = [self._sum_term(t, k, sym, n) for t, k in c.lin]
+            lin = self.ev.folder.fold(c.lo, c.hi, lincomb(self.ev.table, pairs))
+            cells.append(Cell(c.lo, c.hi, lin))
+        return blocks.normalise(v.dims, cells)
+
+    def _sum_term(self, t: Term, k: Coef, sym: Symbol, n: Size) -> tuple[Term, Coef]:
+        _no_rank_coef(k, sym)
+        if any(linear_in(o, sym)[1] != 0 for o in t.off):
+            raise Unsupported("a sum over ranks of slices that depend on the rank")
+        joined, hit = self._tile(t, sym, n, extrema=False)
+        return joined, k if hit else k * from_size(n)
+
+    def _tile(self, t: Term, sym: Symbol, n: Size, *, extrema: bool) -> tuple[Term, bool]:
+        """Join the intervals ``[a + b*r, a + b*(r+1))`` over all ranks ``r``; they tile because
+        each starts where the one before ends."""
+        out = []
+        hit = False
+        for label, lo, hi in t.restr:
+            (a, b), (a2, b2) = linear_in(lo, sym), linear_in(hi, sym)
+            if b == 0 and b2 == 0:
+                out.append((label, lo, hi))
+                continue
+            if b != b2 or a2 - a != b or hit or (innermost(label)[0] in EXTREMA) != extrema:
+                raise Unsupported("partial sums of the ranks do not tile an interval")
+            hit = True
+            span = (a, a + b * n)
+            if self.ev.table.full(label) != span:
+                out.append((label, *span))
+        return t._replace(restr=tuple(out)), hit
+
+    def _extremum(self, v: Val, sym: Symbol, n: Size) -> Val:
+        cells = []
+        for c in v.cells:
+            if any(sym in symbols(o) for t, _ in c.lin for o in t.off):
+                raise Unsupported("a maximum over slices that depend on the rank")
+            if not _mentions(c, sym):
+                cells.append(c)
+                continue
+            if len(c.lin) != 1 or c.lin[0][1] != 1:
+                raise Unsupported("the maximum of sums")
+            cells.append(c._replace(lin=((self._tile(c.lin[0][0], sym, n, extrema=True)[0], ONE),)))
+        return blocks.normalise(v.dims, cells)
+
+    def _gather(self, v: Val, axis: str, dim: int) -> Val:
+        """The rank becomes the outermost axis of ``dim``."""
+        sym, n = self._symbol(axis)
+        self._guard(v, sym)
+        if n == 1:
+            return v
+        j = blocks.start(v.dims, dim)
+        cells = []
+        for c in v.cells:
+            lin = tuple((self._walk_rank(t, j, sym), _no_rank_coef(k, sym)) for t, k in c.lin)
+            cells.append(Cell((*c.lo[:j], 0, *c.lo[j:]), (*c.hi[:j], n, *c.hi[j:]), lin))
+        return Val((*v.dims[:dim], (n, *v.dims[dim]), *v.dims[dim + 1 :]), tuple(cells))
+
+    @staticmethod
+    def _walk_rank(t: Term, j: int, sym: Symbol) -> Term:
+        for _, lo, hi in t.restr:
+            if sym in symbols(lo) | symbols(hi):
+                raise Unsupported("a gather of partial sums")
+        off, walk = [], None
+        for q, o in enumerate(t.off):
+            a, b = linear_in(o, sym)
+            off.append(a)
+            if b != 0:
+                if walk is not None:
+                    raise Unsupported("a gather along a diagonal")
+                walk = (q, b)
+        return t._replace(ax=(*t.ax[:j], walk, *t.ax[j:]), off=tuple(off))
+
+    def _share(self, v: Val, axes: Sequence[str], dim: int) -> Val:
+        """This rank's equal share of ``dim``."""
+        at: Size = 0
+        n: Size = 1
+        for a in axes:
+            at = at * self.mesh.extent(a) + self.mesh.index(a)
+            n = n * self.mesh.extent(a)
+        w = blocks.div_exact(v.shape[dim], n)
+        return view(v, lambda x: blocks.slice_dim(x, dim, at * w, at * w + w))
+
+    def _from(self, v: Val, axes: Sequence[str], position: int) -> Val:
+        """The value of the member at ``position``."""
+        values: dict[Symbol, Size] = {}
+        for a in reversed(axes):
+            sym, n = self._symbol(a)
+            self._guard(v, sym)
+            if not isinstance(n, int):
+                if position != 0:
+                    raise Unsupported("a broadcast from a rank other than the first")
+                values[sym] = 0
+            else:
+                values[sym] = position % n
+                position //= n
+
+        def at(x: Size) -> Size:
+            return substitute(x, values)
+
+        cells = []
+        for c in v.cells:
+            lin = tuple(
+                (
+                    t._replace(
+                        off=tuple(map(at, t.off)),
+                        restr=tuple((label, at(lo), at(hi)) for label, lo, hi in t.restr),
+                    ),
+                    k,
+                )
+                for t, k in c.lin
+            )
+            cells.append(Cell(c.lo, c.hi, lin))
+        return blocks.normalise(v.dims, cells)
+
+
+def _mentions(c: Cell, sym: Symbol) -> bool:
+    return any(sym in symbols(x) for t, _ in c.lin for _, lo, hi in t.restr for x in (lo, hi))
+
+
+def _no_rank_coef(k: Coef, sym: Symbol) -> Coef:
+    if isinstance(k, Ratio) and sym in symbols(k.num) | symbols(k.den):
+        raise Unsupported("a coefficient that depends on the rank")
+    return k

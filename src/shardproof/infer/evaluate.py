@@ -1,0 +1,529 @@
+"""Evaluate one operator in the block normal form, from its declared algebra alone.
+
+The same evaluator runs the sequential program (which names instances) and every distributed one
+(which looks them up). It dispatches on the class of the algebra; it has never heard of an
+operator's name. Where a step cannot be expressed the result is an *opaque* atom that is equal
+only to the same operator on equal operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from shardproof.infer import blocks, integers
+from shardproof.infer.blocks import Box, Cell, Lin, Term, Unsupported, Val
+from shardproof.infer.coef import ONE, Coef, from_size, ratio
+from shardproof.infer.fold import Folder
+from shardproof.infer.integers import Guards, Index
+from shardproof.infer.labels import bring_together, project
+from shardproof.infer.lookups import Lookups
+from shardproof.infer.naming import IOTA, Instance, Table
+from shardproof.infer.products import Products
+from shardproof.infer.terms import constant, innermost, lincomb
+from shardproof.ir.graph import TensorType
+from shardproof.ir.sizes import Poly, Size, Undecided, product, smax, symbols
+from shardproof.ops import base as alg
+
+MAX_SPREAD = 144
+
+
+class Evaluator:
+    """Meaning of operators over one naming table."""
+
+    def __init__(self, *, deep: bool = False) -> None:
+        self.table = Table()
+        self.fired: dict[str, int] = {}
+        self.deep = deep
+        self.products = Products(self.table, self.fired)
+        self.guards = Guards(self.products)
+        self.folder = Folder(self.table, self.products)
+        self.lookups = Lookups(self.table, self.products, self.guards)
+        self.reasons: dict[int, str] = {}
+        self.undefined: set[int] = set()
+        self._opaque: dict[Any, int] = {}
+        self._types: Sequence[TensorType] = ()
+        self._rules: dict[type, Callable[..., Val]] = {
+            alg.Identity: lambda a, v, t: v[0],
+            alg.Linear: self._linear,
+            alg.Monomial: self._monomial,
+            alg.Pointwise: self._pointwise,
+            alg.Contract: self._contract,
+            alg.Extremum: self._extremum,
+            alg.Signature: self._signature,
+            alg.Reshape: lambda a, v, t: view(v[0], lambda x: blocks.reshape(x, a.shape)),
+            alg.Permute: lambda a, v, t: view(v[0], lambda x: blocks.permute(x, a.perm)),
+            alg.Slice: lambda a, v, t: view(
+                v[0], lambda x: blocks.slice_dim(x, a.dim, a.start, a.stop)
+            ),
+            alg.Expand: lambda a, v, t: view(v[0], lambda x: blocks.expand(x, a.shape)),
+            alg.Concat: lambda a, v, t: blocks.concat(v, a.dim),
+            alg.Constant: self._constant,
+            alg.Iota: self._iota,
+            alg.Undefined: self._undefined,
+            alg.Compare: self._compare,
+            alg.Logic: self._logic,
+            alg.Select: self._select,
+            alg.TakeRows: lambda a, v, t: self.lookups.take_rows(v[0], v[1]),
+            alg.TakeAlong: lambda a, v, t: self.lookups.take_along(v[0], v[1]),
+            alg.AddRows: lambda a, v, t: self.lookups.add_rows(v[0], v[1], a.rows),
+            alg.PutAlong: lambda a, v, t: self.lookups.put_along(v[0], v[1], v[2]),
+        }
+
+    def apply(
+        self,
+        algebra: alg.Algebra,
+        operands: Sequence[Val],
+        types: Sequence[TensorType],
+        out: TensorType,
+    ) -> Val:
+        """The value of one output of an operator."""
+        self._types = types
+        try:
+            if isinstance(algebra, alg.Opaque):
+                raise Unsupported(algebra.reason)
+            rule = self._rules.get(type(algebra))
+            if rule is None:
+                raise Unsupported(f"{type(algebra).__name__} outside a program")
+            result: Val = rule(algebra, list(operands), out)
+            return result
+        except (Unsupported, Undecided, ZeroDivisionError) as e:
+            return self.opaque(algebra, operands, out, str(e))
+
+    def opaque(
+        self, algebra: Any, operands: Sequence[Val], out: TensorType, reason: str
+    ) -> Val:
+        """A value known only to be a function of the operands."""
+        key = (algebra, out.shape, tuple(v.key() for v in operands))
+        atom = self._opaque.get(key)
+        if atom is None:
+            atom = self.table.fresh(self.table.name or "opaque")
+            self._opaque[key] = atom
+            self.reasons[atom] = reason
+            self.table.atoms[atom].rank_symbols = frozenset(self._ranks_of(algebra, operands))
+        return blocks.atom_val(atom, out.shape)
+
+    def _ranks_of(self, algebra: Any, operands: Sequence[Val]) -> set[Any]:
+        out = set(_rank_symbols(getattr(algebra, "__dict__", None) or _fields(algebra)))
+        for v in operands:
+            out |= set(_rank_symbols(v.key()))
+            for c in v.cells:
+                for t, _ in c.lin:
+                    out |= self.table.atoms[t.atom].rank_symbols
+        return out
+
+    # ---- elementwise
+
+    def _overlay(self, vals: Sequence[Val], shape: Sequence[Size]) -> tuple[blocks.Dims, Any]:
+        spread = blocks.align_all([blocks.expand(v, shape) for v in vals])
+        if any(not v.cells for v in spread):
+            return spread[0].dims, []
+        return spread[0].dims, blocks.overlay(spread)
+
+    def _linear(self, a: alg.Linear, vals: list[Val], out: TensorType) -> Val:
+        index = self._linear_index(a, vals, out)
+        if index is not None:
+            return self.from_index(index)
+        if len(vals) == 1 and a.constant == 0:
+            return scale_val(vals[0], a.coefs[0])
+        return self.linear(vals, a.coefs, out.shape, a.constant)
+
+    def linear(
+        self,
+        vals: Sequence[Val],
+        coefs: Sequence[Coef],
+        shape: Sequence[Size],
+        const: Any = Fraction(0),
+    ) -> Val:
+        """``sum_i coefs[i] * vals[i] + const``, named if the sequential program names it."""
+        dims, boxes = self._overlay(vals, shape)
+        cells = []
+        for lo, hi, lins in boxes:
+            pairs = [(t, c * k) for lin, k in zip(lins, coefs, strict=True) for t, c in lin]
+            if const != 0:
+                pairs.extend(constant(const, len(lo)))
+            cells.append(Cell(lo, hi, self.folder.fold(lo, hi, lincomb(self.table, pairs))))
+        return blocks.normalise(dims, cells)
+
+    def _monomial(self, a: alg.Monomial, vals: list[Val], out: TensorType) -> Val:
+        if len(vals) == 2 and a.exponents == (1, 1):
+            index = self._joint_index(vals, integers.times, out.shape)
+            if index is not None:
+                return self.from_index(index)
+        dims, boxes = self._overlay(vals, out.shape)
+        cells = []
+        for lo, hi, lins in boxes:
+            lin = self.products.multiply(lo, hi, list(zip(lins, a.exponents, strict=True)))
+            cells.append(Cell(lo, hi, self.folder.fold(lo, hi, lin)))
+        return blocks.normalise(dims, cells)
+
+    def _pointwise(self, a: alg.Pointwise, vals: list[Val], out: TensorType) -> Val:
+        dims, boxes = self._overlay(vals, out.shape)
+        cells = []
+        for lo, hi, lins in boxes:
+            pairs = self.instance(
+                Instance(a.fn, a.attrs, lo, hi, tuple(lins), commutative=a.commutative), a.linear
+            )
+            cells.append(Cell(lo, hi, lincomb(self.table, pairs)))
+        return blocks.normalise(dims, cells)
+
+    def instance(self, inst: Instance, linear: Sequence[int]) -> list[tuple[Term, Coef]]:
+        """Name an instance; operands in linear places are expanded term by term, and their
+        partial sums are carried to the result."""
+        combos: list[tuple[Coef, list[Lin]]] = [(ONE, [])]
+        for p, lin in enumerate(inst.operands):
+            if p in linear:
+                combos = [(k * c, [*ops, ((t, ONE),)]) for k, ops in combos for t, c in lin]
+            else:
+                combos = [(k, [*ops, lin]) for k, ops in combos]
+            if len(combos) > MAX_SPREAD:
+                raise Unsupported("too many terms")
+        return [(self._one(inst, ops, linear), k) for k, ops in combos]
+
+    def _one(self, inst: Instance, operands: list[Lin], linear: Sequence[int]) -> Term:
+        carried: list[tuple[int, Any]] = []
+        bare: list[Lin] = []
+        for p, lin in enumerate(operands):
+            if p in linear:
+                t, c = lin[0]
+                carried.extend((p, r) for r in t.restr)
+                lin = ((t._replace(restr=()), c),)
+            bare.append(lin)
+        if inst.commutative:
+            bare.sort(key=lambda lin: [(t.atom, str(c), str(t.restr)) for t, c in lin])
+        named = self.products.name(
+            Instance(
+                inst.fn,
+                inst.attrs,
+                inst.lo,
+                inst.hi,
+                tuple(bare),
+                inst.bound,
+                inst.whole,
+                inst.commutative,
+            )
+        )
+        extra = tuple((("in", named.atom, p, r[0]), r[1], r[2]) for p, r in carried)
+        return named._replace(restr=named.restr + extra) if extra else named
+
+    # ---- reductions
+
+    def _contract(self, a: alg.Contract, vals: list[Val], out: TensorType) -> Val:
+        together = bring_together(vals, a.operands, a.output)
+        summed = [x for x in together.labels if x not in a.output]
+        bound = [j for x in summed for j in together.axes(x)]
+        parts = []
+        for lo, hi, lins in together.cells:
+            pairs = self.products.expand(lo, hi, [(lin, ONE) for lin in lins], bound)
+            parts.append((lo, hi, pairs))
+        value = project(self.table, together, a.output, parts)
+        if a.scale_by_count:
+            count = product(product(together.dims[together.labels.index(x)]) for x in summed)
+            value = scale_val(value, ratio(1, count))
+        value = self._zero_where_empty(value, out)
+        return self._folded(value)
+
+    def _zero_where_empty(self, v: Val, out: TensorType) -> Val:
+        """A sum over nothing is zero."""
+        if v.cells or any(s == 0 for s in out.shape):
+            return v
+        return blocks.filled(out.shape, lambda n: ())
+
+    def _folded(self, v: Val) -> Val:
+        if all(len(c.lin) < 2 for c in v.cells):
+            return v
+        cells = [Cell(c.lo, c.hi, self.folder.fold(c.lo, c.hi, c.lin)) for c in v.cells]
+        return blocks.normalise(v.dims, cells)
+
+    def _extremum(self, a: alg.Extremum, vals: list[Val], out: TensorType) -> Val:
+        v = vals[0]
+        names = [f"d{k}" for k in range(len(v.dims))]
+        dims = [d % len(v.dims) for d in a.dims]
+        output = [
+            ("1" if k in dims else x) for k, x in enumerate(names) if a.keepdim or k not in dims
+        ]
+        together = bring_together([v], [tuple(names)], [x for x in output if x != "1"])
+        bound = [j for d in dims for j in together.axes(names[d])]
+        found: dict[Any, list[Term]] = {}
+        for lo, hi, (lin,) in together.cells:
+            used = tuple(j for j in bound if any(t.ax[j] is not None for t, _ in lin))
+            t = self.products.name(Instance(a.kind, (), lo, hi, (lin,), used))
+            keep = [j for j in range(len(lo)) if j not in bound]
+            box = (tuple(lo[j] for j in keep), tuple(hi[j] for j in keep))
+            found.setdefault(box, []).append(t._replace(ax=tuple(t.ax[j] for j in keep)))
+        cells = []
+        for (lo, hi), terms in found.items():
+            cells.append(Cell(lo, hi, ((self.join_extrema(terms), ONE),)))
+        self._check_disjoint(cells)
+        odims = tuple(
+            () if x == "1" else together.dims[together.labels.index(x)] for x in output
+        )
+        return blocks.normalise(odims, cells)
+
+    @staticmethod
+    def _check_disjoint(cells: list[Cell]) -> None:
+        if len(cells) > 256:
+            raise Unsupported("too many pieces")
+        for i, a in enumerate(cells):
+            for b in cells[:i]:
+                if blocks.meet(a.lo, a.hi, b.lo, b.hi) is not None:
+                    raise Unsupported("an extremum over pieces that overlap in part")
+
+    def join_extrema(self, terms: Sequence[Term]) -> Term:
+        """Maximum of maxima over parts of one reduction: the parts must cover an interval;
+        overlap does no harm."""
+        first, rest = terms[0], terms[1:]
+        if all(t == first for t in rest):
+            return first
+        if len(first.restr) != 1 or innermost(first.restr[0][0])[0] not in ("max", "min"):
+            raise Unsupported("an extremum over unlike pieces")
+        label = first.restr[0][0]
+        spans: list[tuple[Size, Size]] = []
+        for t in terms:
+            if t._replace(restr=()) != first._replace(restr=()) or len(t.restr) != 1:
+                raise Unsupported("an extremum over unlike pieces")
+            if t.restr[0][0] != label:
+                raise Unsupported("an extremum over unlike pieces")
+            spans.append(t.restr[0][1:])
+        lo, hi = cover(spans)
+        mid = () if self.table.full(label) == (lo, hi) else ((label, lo, hi),)
+        return first._replace(restr=mid)
+
+    def _signature(self, a: alg.Signature, vals: list[Val], out: TensorType) -> Val:
+        used = [p for p in range(len(vals)) if p not in a.unused]
+        together = bring_together(
+            [vals[p] for p in used], [a.operands[p] for p in used], a.output
+        )
+        bound = [j for x in together.labels if x not in a.output for j in together.axes(x)]
+        whole = [j for x in a.whole if x in together.labels for j in together.axes(x)]
+        linear = [used.index(p) for p in a.linear if p in used]
+        ext = blocks.flat(together.dims)
+        parts = []
+        for lo, hi, lins in together.cells:
+            for j in whole:
+                if lo[j] != 0 or hi[j] != ext[j]:
+                    raise Unsupported("a whole axis is in several pieces")
+                if all(t.ax[j] is None for lin in lins for t, _ in lin):
+                    raise Unsupported("a whole axis is constant")
+            inst = Instance(a.fn, a.attrs, lo, hi, tuple(lins), tuple(bound), tuple(whole))
+            parts.append((lo, hi, self.instance(inst, linear)))
+        return project(self.table, together, a.output, parts)
+
+    # ---- creation
+
+    def _constant(self, a: alg.Constant, vals: list[Val], out: TensorType) -> Val:
+        if isinstance(a.value, float):
+            raise Unsupported(f"the constant {a.value}")
+        return blocks.filled(out.shape, lambda n: constant(a.value, n))
+
+    def _iota(self, a: alg.Iota, vals: list[Val], out: TensorType) -> Val:
+        def lin(n: int) -> Lin:
+            ax: tuple[blocks.Walk, ...] = ((0, a.step),) * n
+            return ((Term(IOTA, ax, (a.start,)), ONE),)
+
+        return blocks.filled(out.shape, lin)
+
+    def _undefined(self, a: alg.Undefined, vals: list[Val], out: TensorType) -> Val:
+        atom = self.table.fresh(self.table.name or "undefined")
+        self.undefined.add(atom)
+        self.reasons[atom] = "contents are not defined"
+        return blocks.atom_val(atom, out.shape)
+
+    # ---- integers and booleans
+
+    def from_index(self, index: Index) -> Val:
+        """The value of a piecewise-affine function of an integer tensor."""
+        cells = [
+            Cell(c.lo, c.hi, self.guards.value(c.lo, c.hi, c.lin, index.pieces))
+            for c in index.base.cells
+        ]
+        v = blocks.normalise(index.base.dims, cells)
+        v.index = index
+        return v
+
+    def _linear_index(self, a: alg.Linear, vals: list[Val], out: TensorType) -> Index | None:
+        if out.dtype[0] not in "iub" and not all(v.index for v in vals):
+            return None
+        if any(c.denominator != 1 for c in a.coefs):
+            return None
+        const = integers.integral(a.constant)
+        if const is None:
+            return None
+        coefs = [int(c) for c in a.coefs]
+        if len(vals) == 1:
+            return integers.transform(
+                index_of(blocks.expand(vals[0], out.shape), vals[0]),
+                lambda u: (u[0] * coefs[0], u[1] * coefs[0] + const),
+            )
+        if len(vals) == 2:
+            return self._joint_index(
+                vals,
+                lambda u, w: (
+                    u[0] * coefs[0] + w[0] * coefs[1],
+                    u[1] * coefs[0] + w[1] * coefs[1] + const,
+                ),
+                out.shape,
+            )
+        return None
+
+    def _joint_index(self, vals: list[Val], f: Any, shape: Sequence[Size]) -> Index | None:
+        """A function of two values of which both are functions of one integer tensor."""
+        if not all(v.index for v in vals):
+            if not any(v.index for v in vals):
+                return None
+        x, y = (spread_index(v, shape) for v in vals)
+        return integers.combine(x, y, f)
+
+    def _compare(self, a: alg.Compare, vals: list[Val], out: TensorType) -> Val:
+        if len(vals) == 1:
+            k = integers.integral(a.value) if not isinstance(a.value, float) else None
+            if k is not None and (vals[0].index or self._types[0].dtype[0] in "iu"):
+                found = integers.compare(spread_index(vals[0], out.shape), a.kind, k)
+                if found is not None:
+                    return self.from_index(found)
+            return self._named_compare(a.kind, (a.value,), vals, out)
+        kind, operands = a.kind, vals
+        if kind in ("gt", "lt"):  # a > b is not (b >= a)
+            swapped = [operands[1], operands[0]] if kind == "gt" else operands
+            v = self._named_compare("ge", (), swapped, out)
+            return self.linear([v], [-ONE], out.shape, ONE)
+        if kind == "le":
+            kind, operands = "ge", [operands[1], operands[0]]
+        if kind == "ne":
+            v = self._named_compare("eq", (), operands, out)
+            return self.linear([v], [-ONE], out.shape, ONE)
+        return self._named_compare(kind, (), operands, out)
+
+    def _named_compare(
+        self, kind: str, attrs: tuple[Any, ...], vals: list[Val], out: TensorType
+    ) -> Val:
+        before = len(self.table.atoms)
+        rule = alg.Pointwise(f"compare_{kind}", attrs, commutative=kind == "eq" and not attrs)
+        v = self._pointwise(rule, vals, out)
+        for a in self.table.atoms[before:]:
+            a.boolean = True
+        return v
+
+    def _logic(self, a: alg.Logic, vals: list[Val], out: TensorType) -> Val:
+        if a.kind == "not":
+            index = vals[0].index and integers.transform(vals[0].index, integers.logic_not)
+            if index:
+                return self.from_index(index)
+            return self.linear(vals, [-ONE], out.shape, ONE)
+        index = self._joint_index(vals, integers.LOGIC[a.kind], out.shape)
+        if index is not None:
+            return self.from_index(index)
+        both = self._monomial(alg.Monomial((ONE, ONE)), vals, out)
+        if a.kind == "and":
+            return both
+        coef = -ONE if a.kind == "or" else Fraction(-2)
+        return self.linear([*vals, both], [ONE, ONE, coef], out.shape)
+
+    def _select(self, a: alg.Select, vals: list[Val], out: TensorType) -> Val:
+        if isinstance(a.other, float):
+            rule = alg.Pointwise("masked_fill", (a.other,))
+            return self._pointwise(rule, vals, out)
+        if a.other is not None:
+            x, mask = vals
+            other = blocks.filled(out.shape, lambda n: constant(a.other, n))
+            vals = [mask, other, x]
+        if out.dtype[0] in "iub":
+            index = self._select_index(vals, out, a.other)
+            if index is not None:
+                return self.from_index(index)
+        dims, boxes = self._overlay(vals, out.shape)
+        cells = []
+        for lo, hi, (c, x, y) in boxes:
+            neg = lincomb(self.table, [*((t, -k) for t, k in c), *constant(ONE, len(lo))])
+            pairs = self.products.expand(lo, hi, [(c, ONE), (x, ONE)])
+            pairs += self.products.expand(lo, hi, [(neg, ONE), (y, ONE)])
+            cells.append(Cell(lo, hi, self.folder.fold(lo, hi, lincomb(self.table, pairs))))
+        return blocks.normalise(dims, cells)
+
+    def _select_index(self, vals: list[Val], out: TensorType, other: Any) -> Index | None:
+        if not vals[0].index:
+            return None
+        cond = spread_index(vals[0], out.shape)
+        k = integers.integral(other) if other is not None else None
+        if k is not None:
+            yes: Index = Index(cond.base, (integers.Piece(None, None, 0, k),))
+        else:
+            yes = spread_index(vals[1], out.shape)
+        return integers.select(cond, yes, spread_index(vals[2], out.shape))
+
+
+# ------------------------------------------------------------------ helpers
+
+
+def view(v: Val, f: Callable[[Val], Val]) -> Val:
+    """Apply a rearrangement to a value and to the tensor it is a function of."""
+    out = f(v)
+    index = v.index.map_base(f) if v.index is not None else None
+    return Val(out.dims, out.cells, index)
+
+
+def index_of(spread: Val, original: Val) -> Index:
+    if original.index is not None:
+        index: Index = original.index
+        return index.map_base(lambda b: blocks.expand(b, spread.shape))
+    return integers.identity(spread)
+
+
+def spread_index(v: Val, shape: Sequence[Size]) -> Index:
+    """The integer view of a value broadcast to ``shape``."""
+    return index_of(blocks.expand(v, shape), v)
+
+
+def scale_val(v: Val, by: Coef) -> Val:
+    if by == 1:
+        return v
+    cells = tuple(
+        Cell(c.lo, c.hi, tuple((t, k * by) for t, k in c.lin) if by != 0 else ()) for c in v.cells
+    )
+    return Val(v.dims, cells)
+
+
+def cover(spans: Sequence[tuple[Size, Size]]) -> tuple[Size, Size]:
+    """The interval that intervals cover without a gap.
+
+    Raises:
+        Unsupported: there is a gap.
+    """
+    left = list(spans)
+    lo, hi = left.pop(0)
+    while left:
+        for k, (a, b) in enumerate(left):
+            if _ge(hi, a) and _ge(b, lo):
+                lo = a if _ge(lo, a) else lo
+                hi = smax(hi, b)
+                del left[k]
+                break
+        else:
+            raise Unsupported("maxima that do not cover one interval")
+    return lo, hi
+
+
+def _ge(a: Size, b: Size) -> bool:
+    from shardproof.ir.sizes import at_least
+
+    return at_least(a, b)
+
+
+def _fields(x: Any) -> tuple[Any, ...]:
+    return tuple(getattr(x, f) for f in getattr(x, "__slots__", ()))
+
+
+def _rank_symbols(x: Any) -> set[Any]:
+    if isinstance(x, Poly):
+        return {s for s in symbols(x) if s.extent is not None}
+    if isinstance(x, tuple | list):
+        return {s for y in x for s in _rank_symbols(y)}
+    if isinstance(x, dict):
+        return {s for y in x.values() for s in _rank_symbols(y)}
+    if hasattr(x, "num"):
+        return _rank_symbols((x.num, x.den))
+    return set()
+
+
+__all__ = ["Box", "Evaluator", "from_size", "scale_val", "view"]

@@ -1,0 +1,82 @@
+"""Names for sums.
+
+The sequential program gives every sum a name, and the distributed one looks its sums up, also in
+the flattened spelling (``(x + a) + b`` against ``x + (a + b)``). This keeps the residual stream
+of a deep network one term wide.
+"""
+
+from __future__ import annotations
+
+from shardproof.infer.blocks import Box, Lin, Term
+from shardproof.infer.coef import Coef
+from shardproof.infer.naming import IOTA, UNIT, Instance, Table
+from shardproof.infer.products import Products, compose
+from shardproof.infer.terms import lincomb
+
+MAX_FLAT = 10
+
+
+class Folder:
+    """Folds linear combinations into one named term."""
+
+    def __init__(self, table: Table, products: Products) -> None:
+        self.table, self.products = table, products
+
+    def fold(self, lo: Box, hi: Box, lin: Lin) -> Lin:
+        """``lead * name`` if the sum has a name (the sequential side gives it one)."""
+        if len(lin) < 2 or all(self._plain(t) for t, _ in lin):
+            return lin
+        lead = lin[0][1]
+        inst = _unit(lo, hi, lin, lead)
+        if self.table.defining:
+            found = self.table.find(inst)
+            if found is not None:
+                return ((found, lead),)
+            t = self.products.name(inst)
+            self._flat_alias(lo, hi, lin, t, lead)
+            return ((t, lead),)
+        return self._look_up(lo, hi, lin, inst, lead)
+
+    def _look_up(self, lo: Box, hi: Box, lin: Lin, inst: Instance, lead: Coef) -> Lin:
+        found = self.table.find(inst)
+        if found is not None:
+            return ((found, lead),)
+        flat = self.flatten(lin)
+        if flat is None or flat == lin:
+            return lin
+        if len(flat) < 2:
+            return flat
+        found = self.table.find(_unit(lo, hi, flat, flat[0][1]))
+        return lin if found is None else ((found, flat[0][1]),)
+
+    def _plain(self, t: Term) -> bool:
+        """Indicators and positions stay visible: guards must meet each other."""
+        a = self.table.atoms[t.atom]
+        return t.atom in (UNIT, IOTA) or (a.guard and a.boolean)
+
+    def _flat_alias(self, lo: Box, hi: Box, lin: Lin, t: Term, lead: Coef) -> None:
+        flat = self.flatten(lin)
+        if flat is None or flat == lin or len(flat) < 2 or flat[0][1] != lead:
+            return
+        self.table.alias(_unit(lo, hi, flat, lead), t, len(lo))
+
+    def flatten(self, lin: Lin) -> Lin | None:
+        """The sum with named sums opened, or None when it gets long."""
+        out: list[tuple[Term, Coef]] = []
+        todo = list(lin)
+        opened = 0
+        while todo:
+            t, c = todo.pop()
+            d = self.table.definition(t.atom)
+            if d is None or d.fn != "lin" or t.restr:
+                out.append((t, c))
+                continue
+            opened += 1
+            if opened > MAX_FLAT or len(out) > MAX_FLAT:
+                return None
+            todo.extend((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
+        return lincomb(self.table, out)
+
+
+def _unit(lo: Box, hi: Box, lin: Lin, lead: Coef) -> Instance:
+    return Instance("lin", (), lo, hi, (tuple((t, c / lead) for t, c in lin),))

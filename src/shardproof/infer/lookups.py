@@ -1,0 +1,297 @@
+"""Lookups by integer index as contractions with a one-hot.
+
+``T[t] = sum_v [t == v] T[v]`` makes a vocabulary shard an interval of ``v``, that is an ordinary
+partial sum (lemmas.md A1, A2). The index is a piecewise-affine function of an integer tensor;
+every piece must stay inside the table, else the lookup means nothing and stays opaque. An
+unmasked lookup on the *sequential* side instead states an assumption about the ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardproof.infer import blocks
+from shardproof.infer.blocks import Box, Cell, Lin, Term, Unsupported, Val, insert_axes
+from shardproof.infer.coef import ONE
+from shardproof.infer.integers import WHOLE, Guards, Index, Piece, clip, identity, in_table
+from shardproof.infer.labels import bring_together, project
+from shardproof.infer.naming import IOTA, Table
+from shardproof.infer.products import Products
+from shardproof.infer.terms import lincomb
+from shardproof.ir.sizes import Size, at_least, smax, smin
+
+
+class Lookups:
+    """Gather and scatter over one naming table."""
+
+    def __init__(self, table: Table, products: Products, guards: Guards) -> None:
+        self.table, self.products, self.guards = table, products, guards
+        self.assumed: list[str] = []
+
+    # ---- gathers
+
+    def take_rows(self, rows: Val, ids: Val) -> Val:
+        """``rows[ids]`` over the first dim."""
+        n = rows.shape[0]
+        index = self._checked(ids, n)
+        id_labels = tuple(f"i{k}" for k in range(len(ids.dims)))
+        row_labels = tuple(f"h{k}" for k in range(len(rows.dims) - 1))
+        return self._gather(
+            rows, ("v", *row_labels), index, id_labels, (*id_labels, *row_labels), 0
+        )
+
+    def take_along(self, x: Val, ids: Val) -> Val:
+        """``out[i] = x[i, ids[i]]``."""
+        index = self._checked(ids, x.shape[-1])
+        labels = tuple(f"i{k}" for k in range(len(ids.dims)))
+        return self._gather(x, (*labels, "v"), index, labels, labels, len(labels))
+
+    def _gather(
+        self,
+        x: Val,
+        x_labels: tuple[str, ...],
+        index: Index,
+        id_labels: tuple[str, ...],
+        output: tuple[str, ...],
+        dim: int,
+    ) -> Val:
+        position = self._positions(x, x_labels, index, id_labels, output, dim)
+        if position is not None:
+            return position
+        total: list[Val] = []
+        for p in index.pieces:
+            if p.a == 0:
+                row = blocks.slice_dim(x, dim, p.c, p.c + 1)
+                total.append(self._constant_piece(row, x_labels, index, id_labels, output, p))
+            else:
+                total.append(self._onehot_piece(x, x_labels, index, id_labels, output, dim, p))
+        return self._sum(total)
+
+    def _positions(
+        self,
+        x: Val,
+        x_labels: tuple[str, ...],
+        index: Index,
+        id_labels: tuple[str, ...],
+        output: tuple[str, ...],
+        dim: int,
+    ) -> Val | None:
+        """Ids that are positions (``arange``): a lookup of consecutive rows is a slice."""
+        base = index.base
+        if len(base.cells) != 1 or len(index.pieces) != 1 or len(x.cells) != 1 or dim != 0:
+            return None
+        lin = base.cells[0].lin
+        if len(lin) != 1 or lin[0][0].atom != IOTA or lin[0][1] != 1:
+            return None
+        t = lin[0][0]
+        walks = [(j, w) for j, w in enumerate(t.ax) if w is not None]
+        if len(base.dims) != 1 or len(walks) != 1 or walks[0][1][1] != 1 or index.pieces[0].a != 1:
+            return None
+        first = t.off[0] + index.pieces[0].c
+        return blocks.slice_dim(x, 0, first, first + base.shape[0])
+
+    def _checked(self, ids: Val, rows: Size) -> Index:
+        """The index as pieces that all stay inside ``[0, rows)``."""
+        index: Index = ids.index if ids.index is not None else identity(ids)
+        atoms = {t.atom for c in index.base.cells for t, _ in c.lin}
+        known = self._known(index, atoms, rows)
+        pieces = clip(index.pieces, known)
+        for p in pieces:
+            if not in_table(p, rows):
+                raise Unsupported(
+                    f"the index may leave the table: {_show(p)} for a table of {rows} rows"
+                )
+        return Index(index.base, pieces)
+
+    def _known(self, index: Index, atoms: set[int], rows: Size) -> tuple[Size, Size] | None:
+        if atoms == {IOTA}:
+            return self._position_range(index.base)
+        if len(atoms) != 1:
+            return None
+        atom = atoms.pop()
+        if index.pieces == WHOLE and self.table.defining:
+            old = self.guards.ranges.get(atom)
+            new = (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
+            if old != new:
+                self.guards.ranges[atom] = new
+                name = self.table.atoms[atom].name
+                self.assumed.append(f"0 <= {name} < {rows} (it indexes a table of {rows} rows)")
+        return self.guards.ranges.get(atom)
+
+    @staticmethod
+    def _position_range(base: Val) -> tuple[Size, Size] | None:
+        if len(base.cells) != 1 or len(base.cells[0].lin) != 1 or base.cells[0].lin[0][1] != 1:
+            return None
+        t = base.cells[0].lin[0][0]
+        lo = hi = t.off[0]
+        for j, w in enumerate(t.ax):
+            if w is not None:
+                lo, hi = lo + w[1] * base.cells[0].lo[j], hi + w[1] * (base.cells[0].hi[j] - 1)
+        return lo, hi + 1
+
+    def _onehot_piece(
+        self,
+        x: Val,
+        x_labels: tuple[str, ...],
+        index: Index,
+        id_labels: tuple[str, ...],
+        output: tuple[str, ...],
+        dim: int,
+        p: Piece,
+    ) -> Val:
+        """``sum over v in [lo, hi) of [t == v] x[v + c]``: one partial of the whole lookup."""
+        assert p.lo is not None and p.hi is not None
+        part = blocks.slice_dim(x, dim, p.lo + p.c, p.hi + p.c)
+        # Positions run over [0, hi - lo) in the slice; the one-hot reads id value lo + position.
+        hot = self.onehot(index.base, p.lo, p.hi - p.lo)
+        together = bring_together([hot, part], [(*id_labels, "v"), x_labels], output)
+        bound = list(together.axes("v"))
+        parts = [
+            (lo, hi, self.products.expand(lo, hi, [(a, ONE), (b, ONE)], bound))
+            for lo, hi, (a, b) in together.cells
+        ]
+        return project(self.table, together, output, parts)
+
+    def _constant_piece(
+        self,
+        row: Val,
+        x_labels: tuple[str, ...],
+        index: Index,
+        id_labels: tuple[str, ...],
+        output: tuple[str, ...],
+        p: Piece,
+    ) -> Val:
+        """Ids in ``[lo, hi)`` all read one row."""
+        where = self.indicator(index.base, p)
+        labels = tuple("1" if x == "v" else x for x in x_labels)
+        together = bring_together([where, row], [id_labels, labels], output)
+        parts = [
+            (lo, hi, self.products.expand(lo, hi, [(a, ONE), (b, ONE)]))
+            for lo, hi, (a, b) in together.cells
+        ]
+        return project(self.table, together, output, parts)
+
+    # ---- one-hot and indicators
+
+    def onehot(self, base: Val, first: Size, n: Size) -> Val:
+        """``[base[..] == first + v]`` for ``v`` in ``[0, n)``: one more dim than ``base``."""
+        dims = (*base.dims, (n,) if n != 1 else ())
+        cells = []
+        for c in base.cells:
+            axes = () if n == 1 else (None,)
+            lo, hi = (*c.lo, 0), (*c.hi, n)
+            if n == 1:
+                lo, hi = c.lo, c.hi
+            t = insert_axes(self.guards.base_term(c.lin), len(c.lo), axes)
+            walk: tuple[blocks.Walk, ...] = (None,) * len(c.lo) + (((0, 1),) if n != 1 else ())
+            position = Term(IOTA, walk, (first,))
+            cells.append(Cell(lo, hi, self.guards.onehot(lo, hi, t, position)))
+        return Val(dims, tuple(cells))
+
+    def indicator(self, base: Val, p: Piece) -> Val:
+        """``[p.lo <= base < p.hi]``."""
+        cells = tuple(
+            Cell(c.lo, c.hi, self.guards.inside(c.lo, c.hi, self.guards.base_term(c.lin), p))
+            for c in base.cells
+        )
+        return Val(base.dims, cells)
+
+    def hits(self, index: Index, first: Size, n: Size) -> Val:
+        """``[index[..] == first + v]`` for ``v`` in ``[0, n)``, ``index`` piecewise affine."""
+        shape = (*index.base.shape, n)
+        total: list[Val] = []
+        for p in index.pieces:
+            where = blocks.expand(_unsqueeze(self.indicator(index.base, p)), shape)
+            if p.a == 1:
+                hot = self.onehot(index.base, first - p.c, n)
+                total.append(self._times(hot, where))
+                continue
+            if p.a != 0:
+                raise Unsupported("a scatter by a scaled index")
+            at = p.c - first
+            if at_least(-1, at) or at_least(at, n):
+                continue
+            if not (at_least(at, 0) and at_least(n - 1, at)):
+                raise Unsupported("a scatter to a row that may be elsewhere")
+            total.append(self._only_at(where, at, n))
+        return self._sum(total) if total else blocks.filled(shape, lambda k: ())
+
+    @staticmethod
+    def _only_at(where: Val, at: Size, n: Size) -> Val:
+        """Zero except at index ``at`` of the last dim."""
+        d = len(where.dims) - 1
+        zero = Val(where.dims, tuple(Cell(c.lo, c.hi, ()) for c in where.cells))
+        parts = [
+            blocks.slice_dim(zero, d, 0, at),
+            blocks.slice_dim(where, d, at, at + 1),
+            blocks.slice_dim(zero, d, at + 1, n),
+        ]
+        return blocks.concat(parts, d)
+
+    # ---- scatters
+
+    def add_rows(self, g: Val, ids: Val, rows: Size) -> Val:
+        """``out[v] = sum_p [ids[p] == v] g[p]``."""
+        index = self._checked(ids, rows)
+        hot = self.hits(index, 0, rows)
+        k = len(ids.dims)
+        pos = tuple(f"i{j}" for j in range(k))
+        rest = tuple(f"h{j}" for j in range(len(g.dims) - k))
+        output = ("v", *rest)
+        together = bring_together([hot, g], [(*pos, "v"), (*pos, *rest)], output)
+        bound = [j for x in pos for j in together.axes(x)]
+        parts = [
+            (lo, hi, self.products.expand(lo, hi, [(a, ONE), (b, ONE)], bound))
+            for lo, hi, (a, b) in together.cells
+        ]
+        return project(self.table, together, output, parts)
+
+    def put_along(self, x: Val, ids: Val, v: Val) -> Val:
+        """``x`` with ``x[i, ids[i]] = v[i]``: ``x - hit * x + hit * v``. Each ``i`` writes once,
+        so nothing is written twice."""
+        index = self._checked(ids, x.shape[-1])
+        hit = self.hits(index, 0, x.shape[-1])
+        value = blocks.expand(_unsqueeze(v), x.shape)
+        aligned = blocks.align_all([x, hit, value])
+        cells = []
+        for lo, hi, (a, h, b) in blocks.overlay(aligned):
+            neg: Lin = tuple((t, -c) for t, c in h)
+            pairs = [*a]
+            pairs += self.products.expand(lo, hi, [(neg, ONE), (a, ONE)])
+            pairs += self.products.expand(lo, hi, [(h, ONE), (b, ONE)])
+            cells.append(Cell(lo, hi, lincomb(self.table, pairs)))
+        return blocks.normalise(aligned[0].dims, cells)
+
+    # ---- small helpers
+
+    def _times(self, a: Val, b: Val) -> Val:
+        aligned = blocks.align_all([a, b])
+        cells = [
+            Cell(lo, hi, self.products.multiply(lo, hi, [(x, ONE), (y, ONE)]))
+            for lo, hi, (x, y) in blocks.overlay(aligned)
+        ]
+        return blocks.normalise(aligned[0].dims, cells)
+
+    def _sum(self, vals: Sequence[Val]) -> Val:
+        if len(vals) == 1:
+            return vals[0]
+        aligned = blocks.align_all(vals)
+        cells = [
+            Cell(lo, hi, lincomb(self.table, [tc for lin in lins for tc in lin]))
+            for lo, hi, lins in blocks.overlay(aligned)
+        ]
+        return blocks.normalise(aligned[0].dims, cells)
+
+
+def _unsqueeze(v: Val) -> Val:
+    return Val((*v.dims, ()), v.cells)
+
+
+def _show(p: Piece) -> str:
+    lo = "-inf" if p.lo is None else str(p.lo)
+    hi = "inf" if p.hi is None else str(p.hi)
+    value = f"t + {p.c}" if p.a == 1 else str(p.c) if p.a == 0 else f"{p.a}*t + {p.c}"
+    return f"{value} for t in [{lo}, {hi})"
+
+
+__all__ = ["Box", "Lookups"]

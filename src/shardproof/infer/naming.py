@@ -1,0 +1,316 @@
+"""The table of named operator instances.
+
+The sequential program is evaluated first and *names* every operator instance (an atom); the
+distributed program then looks its instances up. A hash on the operator, its attributes and the
+atoms of its operands keeps the candidates few; each candidate is decided by solving for the
+affine substitution (:mod:`shardproof.infer.solve`). An instance that nobody named becomes a new
+atom, which is *foreign* when the distributed program made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, permutations, product
+from typing import Any
+
+from shardproof.infer.blocks import Box, Label, Lin, Term, Walk
+from shardproof.infer.coef import Coef
+from shardproof.infer.solve import Affine, Solution, solve
+from shardproof.ir.sizes import Poly, Size, Symbol, Undecided, symbols
+
+UNIT = 0  # the atom whose value is 1
+IOTA = 1  # the atom whose value at index v is v
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Def:
+    """What an atom is: a function of operands over free variables (the atom's axes, first) and
+    bound variables (reduction indices). ``lo, hi`` are the ranges the defining program used."""
+
+    fn: str
+    attrs: tuple[Any, ...]
+    operands: tuple[Lin, ...]
+    lo: Box
+    hi: Box
+    n_free: int
+    whole: frozenset[int]
+
+
+@dataclass(slots=True)
+class Atom:
+    """``site`` is where it was first computed; ``foreign`` when the distributed side made it."""
+
+    name: str
+    definition: Def | None
+    site: Any
+    foreign: bool
+    boolean: bool = False
+    guard: bool = False
+    rank_symbols: frozenset[Symbol] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An operator instance at hand, over the box ``[lo, hi)`` of its axes."""
+
+    fn: str
+    attrs: tuple[Any, ...]
+    lo: Box
+    hi: Box
+    operands: tuple[Lin, ...]
+    bound: tuple[int, ...] = ()
+    whole: tuple[int, ...] = ()
+    commutative: bool = False
+
+
+class Table:
+    """Atoms, their definitions, and the look-up of instances."""
+
+    def __init__(self) -> None:
+        self.atoms: list[Atom] = [
+            Atom("1", None, None, foreign=False),
+            Atom("iota", None, None, foreign=False),
+        ]
+        self.defining = True
+        self.site: Any = None
+        self.name = ""
+        self._index: dict[Key, list[tuple[int, Def]]] = {}
+        self._carried: dict[Label, Label] = {}
+
+    # ---- atoms
+
+    def fresh(self, name: str, *, definition: Def | None = None, boolean: bool = False) -> int:
+        ranks = frozenset(_rank_symbols(definition, self.atoms)) if definition else frozenset()
+        atom = Atom(name, definition, self.site, not self.defining, boolean, rank_symbols=ranks)
+        self.atoms.append(atom)
+        return len(self.atoms) - 1
+
+    def definition(self, atom: int) -> Def | None:
+        return self.atoms[atom].definition
+
+    def is_foreign(self, atom: int) -> bool:
+        return self.atoms[atom].foreign
+
+    def full(self, label: Label) -> tuple[Size, Size] | None:
+        """The complete interval of a reduction, as the program that named it used it."""
+        while label[0] == "in":
+            label = label[3]
+        d = self.atoms[label[1]].definition
+        return None if d is None else (d.lo[label[2]], d.hi[label[2]])
+
+    # ---- instances
+
+    def find(self, inst: Instance) -> Term | None:
+        """The named value that equals the instance, or None."""
+        inst = _sorted(inst)
+        for atom, d in self._index.get(_key(inst), ()):
+            term = self._match(inst, atom, d)
+            if term is not None:
+                return term
+        return None
+
+    def name_of(self, inst: Instance) -> Term:
+        """Look the instance up, or make a new atom for it."""
+        found = self.find(inst)
+        return found if found is not None else self.define(inst)
+
+    def define(self, inst: Instance) -> Term:
+        inst = _sorted(inst)
+        n = len(inst.lo)
+        used = {j for lin in inst.operands for t, _ in lin for j, w in enumerate(t.ax) if w}
+        free = [j for j in range(n) if j in used and j not in inst.bound]
+        order = free + [j for j in inst.bound if j in used]
+        operands = tuple(
+            tuple((t._replace(ax=tuple(t.ax[j] for j in order)), c) for t, c in lin)
+            for lin in inst.operands
+        )
+        d = Def(
+            inst.fn,
+            inst.attrs,
+            operands,
+            tuple(inst.lo[j] for j in order),
+            tuple(inst.hi[j] for j in order),
+            len(free),
+            frozenset(order.index(j) for j in inst.whole if j in used),
+        )
+        atom = self.fresh(self.name or inst.fn, definition=d)
+        self._index.setdefault(_key(inst), []).append((atom, d))
+        place = {j: p for p, j in enumerate(free)}
+        ax: tuple[Walk, ...] = tuple((place[j], 1) if j in place else None for j in range(n))
+        return Term(atom, ax, (0,) * len(free))
+
+    def alias(self, inst: Instance, target: Term, n_axes: int) -> None:
+        """Another spelling of ``target``: the instance must be over the axes ``0..n_axes`` that
+        ``target`` walks one to one."""
+        inst = _sorted(inst)
+        key = _key(inst)
+        walks = [w for w in target.ax]
+        if any(w is not None and w[1] != 1 for w in walks):
+            return
+        axis_of = {w[0]: j for j, w in enumerate(walks) if w is not None}
+        if len(axis_of) != len(target.off) or any(o != 0 for o in target.off):
+            return
+        order = [axis_of[p] for p in range(len(target.off))]
+        used = {j for lin in inst.operands for t, _ in lin for j, w in enumerate(t.ax) if w}
+        if used != set(order) or n_axes != len(walks):
+            return
+        d = Def(
+            inst.fn,
+            inst.attrs,
+            tuple(
+                tuple((t._replace(ax=tuple(t.ax[j] for j in order)), c) for t, c in lin)
+                for lin in inst.operands
+            ),
+            tuple(inst.lo[j] for j in order),
+            tuple(inst.hi[j] for j in order),
+            len(order),
+            frozenset(),
+        )
+        self._index.setdefault(key, []).append((target.atom, d))
+
+    def _match(self, inst: Instance, atom: int, d: Def) -> Term | None:
+        for pairs in _pairings(d.operands, inst.operands, inst.commutative):
+            try:
+                found = solve(pairs, inst.lo, inst.hi, d.lo, d.hi)
+                if found is not None:
+                    term = self._place(inst, atom, d, found)
+                    if term is not None:
+                        return term
+            except Undecided:
+                continue
+        return None
+
+    def _place(self, inst: Instance, atom: int, d: Def, found: Solution) -> Term | None:
+        n = len(inst.lo)
+        ax: list[Walk] = [None] * n
+        off: list[Size] = []
+        for p in range(d.n_free):
+            a = found.get(p, Affine(0))
+            off.append(a.const)
+            for x, s in a.slope.items():
+                if x in inst.bound or ax[x] is not None:
+                    return None
+                ax[x] = (p, s)
+            if p in d.whole and interval(a, inst.lo, inst.hi) != (d.lo[p], d.hi[p]):
+                return None
+        restr = self._intervals(inst, atom, d, found)
+        return None if restr is None else Term(atom, tuple(ax), tuple(off), restr)
+
+    def _intervals(
+        self, inst: Instance, atom: int, d: Def, found: Solution
+    ) -> tuple[tuple[Label, Size, Size], ...] | None:
+        """The part of each reduction of the named instance that the instance at hand covers."""
+        out: list[tuple[Label, Size, Size]] = []
+        taken: set[int] = set()
+        for p in range(d.n_free, len(d.lo)):
+            a = found.get(p, Affine(0))
+            if taken & set(a.slope) or not set(a.slope) <= set(inst.bound):
+                return None
+            taken |= set(a.slope)
+            span = interval(a, inst.lo, inst.hi)
+            if span is None:
+                return None
+            if span != (d.lo[p], d.hi[p]):
+                if p in d.whole:
+                    return None
+                out.append(((d.fn, atom, p), *span))
+        # Every reduction index at hand must drive exactly one of the named instance, else a term
+        # would be summed several times or not at all.
+        return tuple(out) if taken == set(inst.bound) else None
+
+
+def interval(a: Affine, lo: Box, hi: Box) -> tuple[Size, Size] | None:
+    """The image of a box under ``a`` when it is an interval hit exactly once each, else None."""
+    width: Size = 1
+    low = a.const
+    left = dict(a.slope)
+    while left:
+        x = next((x for x, s in left.items() if s == width), None)
+        if x is None:
+            return None
+        low = low + left.pop(x) * lo[x]
+        width = width * (hi[x] - lo[x])
+    return low, low + width
+
+
+def _term_key(t: Term, c: Coef) -> tuple[Any, ...]:
+    return (t.atom, c, t.restr)
+
+
+def _sort_key(tc: tuple[Term, Coef]) -> tuple[Any, ...]:
+    t, c = tc
+    return (t.atom, str(c), str(t.restr))
+
+
+def _sorted(inst: Instance) -> Instance:
+    if all(len(lin) < 2 for lin in inst.operands):
+        return inst
+    operands = tuple(
+        tuple(sorted(lin, key=_sort_key)) if len(lin) > 1 else lin for lin in inst.operands
+    )
+    return replace(inst, operands=operands)
+
+
+def _key(inst: Instance) -> Key:
+    ops = tuple(tuple(_term_key(t, c) for t, c in lin) for lin in inst.operands)
+    return (inst.fn, inst.attrs, len(inst.bound) > 0, ops)
+
+
+MAX_PAIRINGS = 24
+
+
+def _pairings(
+    named: Sequence[Lin], at_hand: Sequence[Lin], commutative: bool
+) -> Iterable[list[tuple[Term, Term]]]:
+    """Ways to pair the terms of equal key; only terms of one key leave a choice. The summands of
+    one operand may always change places, whole operands only where the function is symmetric
+    in them."""
+    choices = [list(_orders(lin)) for lin in at_hand]
+    if commutative and len(at_hand) > 1:
+        singles = [lin[0] for lin in at_hand]
+        for order in islice(_orders(tuple(singles)), MAX_PAIRINGS):
+            yield [(n[0][0], t) for n, (t, _) in zip(named, order, strict=True)]
+        return
+    for combo in islice(product(*choices), MAX_PAIRINGS):
+        yield [
+            (tn, ti)
+            for lin_n, lin_i in zip(named, combo, strict=True)
+            for (tn, _), (ti, _) in zip(lin_n, lin_i, strict=True)
+        ]
+
+
+def _orders(lin: Sequence[tuple[Term, Coef]]) -> Iterable[tuple[tuple[Term, Coef], ...]]:
+    groups: list[list[tuple[Term, Coef]]] = []
+    for t, c in lin:
+        if groups and _term_key(*groups[-1][0]) == _term_key(t, c):
+            groups[-1].append((t, c))
+        else:
+            groups.append([(t, c)])
+    if all(len(g) == 1 for g in groups):
+        yield tuple(lin)
+        return
+    for combo in product(*(permutations(g) for g in groups)):
+        yield tuple(x for g in combo for x in g)
+
+
+def _rank_symbols(d: Def, atoms: list[Atom]) -> Iterable[Symbol]:
+    """Rank symbols that a definition mentions, itself or through its operands: such a value is a
+    different tensor on every rank."""
+    for x in _sizes((d.attrs, d.lo, d.hi)):
+        yield from (s for s in symbols(x) if s.extent is not None)
+    for lin in d.operands:
+        for t, c in lin:
+            yield from atoms[t.atom].rank_symbols
+            for x in _sizes((t.off, t.ax, t.restr, getattr(c, "num", 0), getattr(c, "den", 1))):
+                yield from (s for s in symbols(x) if s.extent is not None)
+
+
+def _sizes(x: Any) -> Iterable[Poly]:
+    if isinstance(x, Poly):
+        yield x
+    elif isinstance(x, tuple):
+        for y in x:
+            yield from _sizes(y)

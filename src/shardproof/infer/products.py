@@ -1,0 +1,522 @@
+"""Products and sums of products in canonical form.
+
+A product is a list of factors (a term and an exponent). Products of products are flattened, equal
+factors are combined, factors that a sum does not touch are pulled out of it, and *guards* are
+worked out. Guards are the 0/1 functions of an integer tensor ``t``: the threshold
+``H_k(t) = [t >= k]`` and the one-hot ``E(t, u) = [t == u]``. They obey
+
+    H_a(t) * H_b(t) = H_max(a,b)(t)
+    H_k(t) * E(t, u) = E(t, u) if u >= k else 0
+    H_k(t) * sum_v E(t, v) f(v) = sum over v >= k of the same
+    E(t, u) * sum_v E(t, v) f(v) = E(t, u) * f(u)
+
+which is all that vocabulary masks, label masks and scatter updates need (lemmas.md A1 to A4, C5,
+C6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from shardproof.infer.blocks import Box, Lin, Term, Unsupported, Walk
+from shardproof.infer.coef import ONE, Coef, from_size
+from shardproof.infer.naming import IOTA, UNIT, Def, Instance, Table
+from shardproof.infer.terms import innermost, lincomb, unit_term, with_interval
+from shardproof.ir.sizes import Size, at_least, smax
+
+Factor = tuple[Term, Fraction]
+MAX_FACTORS = 24
+MAX_TERMS = 160
+
+
+def compose(inner: Term, outer: Term, n_free: int, new_axes: Sequence[int] = ()) -> Term:
+    """``inner`` (over the variables of a definition) read through ``outer`` (a term of that
+    definition's atom). Bound variable ``n_free + k`` becomes output axis ``new_axes[k]``; the
+    result has the axes of ``outer`` followed by those."""
+    off = list(inner.off)
+    n = len(outer.ax)
+    ax: list[Walk] = [None] * (n + len(new_axes))
+    walk_of: dict[int, list[tuple[int, Size]]] = {}
+    for x, w in enumerate(outer.ax):
+        if w is not None:
+            walk_of.setdefault(w[0], []).append((x, w[1]))
+    for v, walk in enumerate(inner.ax):
+        if walk is None:
+            continue
+        q, s = walk
+        if v >= n_free:
+            ax[new_axes[v - n_free]] = (q, s)
+            continue
+        off[q] = off[q] + s * outer.off[v]
+        for x, s2 in walk_of.get(v, ()):
+            ax[x] = (q, s * s2)
+    return Term(inner.atom, tuple(ax), tuple(off), inner.restr)
+
+
+class Products:
+    """Product algebra over a naming table."""
+
+    def __init__(self, table: Table, fired: dict[str, int]) -> None:
+        self.table, self.fired = table, fired
+
+    def fire(self, lemma: str) -> None:
+        self.fired[lemma] = self.fired.get(lemma, 0) + 1
+
+    # ---- products of linear combinations
+
+    def multiply(self, lo: Box, hi: Box, operands: Sequence[tuple[Lin, Fraction]]) -> Lin:
+        """``prod_i operand_i ** exponent_i`` over one box, as a linear combination."""
+        return lincomb(self.table, self.expand(lo, hi, operands))
+
+    def expand(
+        self, lo: Box, hi: Box, operands: Sequence[tuple[Lin, Fraction]], bound: Sequence[int] = ()
+    ) -> list[tuple[Term, Coef]]:
+        """All products of one term an operand, each contracted over the ``bound`` axes."""
+        combos: list[tuple[Coef, list[Factor]]] = [(ONE, [])]
+        for lin, exponent in self._opened(operands, lo, hi):
+            if exponent == 1:
+                choices = [(c, [(t, ONE)]) for t, c in lin]
+            else:
+                choices = [self._powered(lo, hi, lin, exponent)]
+            combos = [(a * b, f + g) for a, f in combos for b, g in choices]
+            if len(combos) > MAX_TERMS:
+                raise Unsupported("a product of sums with too many terms")
+        out = []
+        for coef, factors in combos:
+            done = self.contract(lo, hi, factors, bound)
+            if done is not None:
+                out.append((done[0], done[1] * coef))
+        return out
+
+    def _opened(
+        self, operands: Sequence[tuple[Lin, Fraction]], lo: Box, hi: Box
+    ) -> list[tuple[Lin, Fraction]]:
+        """Where a guard takes part, look into named sums that hold guards, so that they meet."""
+        if not any(self._is_indicator(t.atom) for lin, _ in operands for t, _ in lin):
+            return list(operands)
+        return [(self.open_guards(lin) if e == 1 else lin, e) for lin, e in operands]
+
+    def _is_indicator(self, atom: int) -> bool:
+        a = self.table.atoms[atom]
+        return a.guard and a.boolean
+
+    def open_guards(self, lin: Lin, depth: int = 4) -> Lin:
+        """Replace named sums that hold guards by their summands."""
+        out: list[tuple[Term, Coef]] = []
+        changed = False
+        for t, c in lin:
+            d = self.table.definition(t.atom)
+            if depth and d is not None and d.fn == "lin" and self.table.atoms[t.atom].guard:
+                changed = True
+                inner = tuple((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
+                out.extend(self.open_guards(inner, depth - 1))
+            else:
+                out.append((t, c))
+        return lincomb(self.table, out) if changed else lin
+
+    def _powered(self, lo: Box, hi: Box, lin: Lin, e: Fraction) -> tuple[Coef, list[Factor]]:
+        """One operand raised to a power other than 1, as a coefficient and one factor."""
+        if not lin:
+            if e > 0:
+                return Fraction(0), []
+            raise Unsupported("division by zero")
+        if e.denominator != 1:
+            inst = Instance("power", (e,), lo, hi, (lin,))
+            return ONE, [(self.table.name_of(inst), ONE)]
+        lead = lin[0][1]
+        if len(lin) == 1:
+            base = lin[0][0]
+        else:
+            base = self.named_sum(lo, hi, tuple((t, c / lead) for t, c in lin))
+        scale: Coef = ONE
+        for _ in range(abs(e.numerator)):
+            scale = scale * lead if e > 0 else scale / lead
+        return scale, [(base, e)]
+
+    def named_sum(self, lo: Box, hi: Box, lin: Lin) -> Term:
+        """One term for a sum whose leading coefficient is 1."""
+        return self.name(Instance("lin", (), lo, hi, (lin,)))
+
+    # ---- one product
+
+    def contract(
+        self, lo: Box, hi: Box, factors: list[Factor], bound: Sequence[int]
+    ) -> tuple[Term, Coef] | None:
+        """The sum over the ``bound`` axes of a product of factors; None when it is zero. The
+        bound axes stay in the result as axes that nothing walks."""
+        simple = self.simplify(lo, hi, factors)
+        if simple is None:
+            return None
+        if not bound:
+            return self.product_term(lo, hi, simple), ONE
+        outside: list[Factor] = []
+        coef: Coef = ONE
+        groups, unused = _components(simple, bound)
+        for axes, members in groups:
+            if not axes:
+                outside.extend(members)
+                continue
+            t, c = self._sum_atom(lo, hi, members, axes)
+            coef = coef * c
+            outside.append((t, ONE))
+        for j in unused:
+            coef = coef * from_size(hi[j] - lo[j])
+        if len(outside) > 1:
+            again = self.simplify(lo, hi, outside)
+            if again is None:
+                return None
+            outside = again
+        return self.product_term(lo, hi, outside), coef
+
+    def _sum_atom(
+        self, lo: Box, hi: Box, factors: list[Factor], axes: list[int]
+    ) -> tuple[Term, Coef]:
+        if len(factors) == 1 and factors[0][1] == 1:
+            nested = self._open_nested(lo, hi, factors[0][0], axes)
+            if nested is not None:
+                lo, hi, t, axes2 = nested
+                inner, c = self._sum_atom(lo, hi, [(t, ONE)], axes2)
+                return inner._replace(ax=inner.ax[: len(inner.ax) - (len(axes2) - len(axes))]), c
+        return self._named(Instance("sum", (), lo, hi, (), tuple(axes)), factors), ONE
+
+    def _open_nested(
+        self, lo: Box, hi: Box, t: Term, axes: list[int]
+    ) -> tuple[Box, Box, Term, list[int]] | None:
+        """A sum of a plain sum is one sum over all its indices (the order does not matter)."""
+        d = self.table.definition(t.atom)
+        if d is None or d.fn != "sum" or len(d.operands) != 1 or d.operands[0][0][1] != 1:
+            return None
+        n = len(lo)
+        new = list(range(n, n + len(d.lo) - d.n_free))
+        ranges = {}
+        for label, a, b in t.restr:
+            if label[0] != "sum" or label[1] != t.atom:
+                return None
+            ranges[label[2]] = (a, b)
+        spans = [ranges.get(p, (d.lo[p], d.hi[p])) for p in range(d.n_free, len(d.lo))]
+        inner = compose(d.operands[0][0][0], t, d.n_free, new)
+        self.fire("sum-of-sums")
+        return (
+            lo + tuple(a for a, _ in spans),
+            hi + tuple(b for _, b in spans),
+            inner,
+            axes + new,
+        )
+
+    def product_term(self, lo: Box, hi: Box, factors: list[Factor]) -> Term:
+        """One term for a simplified product."""
+        if not factors:
+            return unit_term(len(lo))
+        if len(factors) == 1 and factors[0][1] == 1:
+            return factors[0][0]
+        return self._named(Instance("prod", (), lo, hi, ()), factors)
+
+    def _named(self, inst: Instance, factors: list[Factor]) -> Term:
+        """Name a product or a sum of products. A factor to the first power is a linear place:
+        its own partial sums are carried out of the name, labelled by the place."""
+        parts = []
+        for t, e in factors:
+            carried = t.restr if e == 1 else ()
+            parts.append((t._replace(restr=()) if e == 1 else t, e, carried))
+        parts.sort(key=lambda p: (p[0].atom, str(p[1]), str(p[0].restr), str(p[2]), str(p[0].off)))
+        operands = tuple(((t, e),) for t, e, _ in parts)
+        named = self.name(
+            Instance(inst.fn, inst.attrs, inst.lo, inst.hi, operands, inst.bound, commutative=True)
+        )
+        extra = tuple(
+            (("in", named.atom, p, label), a, b)
+            for p, (_, _, carried) in enumerate(parts)
+            for label, a, b in carried
+        )
+        return named._replace(restr=named.restr + extra) if extra else named
+
+    def name(self, inst: Instance) -> Term:
+        """Name an instance and note what its value is known to be."""
+        before = len(self.table.atoms)
+        t = self.table.name_of(inst)
+        if len(self.table.atoms) > before:
+            self._mark(t.atom)
+        return t
+
+    def _mark(self, atom: int) -> None:
+        a = self.table.atoms[atom]
+        d = a.definition
+        if d is None:
+            return
+        inner = [self.table.atoms[t.atom] for lin in d.operands for t, _ in lin]
+        if d.fn in ("ge", "eq"):
+            a.boolean = a.guard = True
+        elif d.fn == "prod":
+            a.guard = any(self._indicator(x) for x in inner)
+            a.boolean = all(x.boolean for x in inner)
+        elif d.fn == "sum":
+            a.guard = any(x.definition is not None and x.definition.fn == "eq" for x in inner)
+        elif d.fn == "lin":
+            a.guard = any(x.guard for x in inner)
+
+    @staticmethod
+    def _indicator(a: object) -> bool:
+        return bool(getattr(a, "guard", False) and getattr(a, "boolean", False))
+
+    # ---- simplification
+
+    def simplify(self, lo: Box, hi: Box, factors: list[Factor]) -> list[Factor] | None:
+        """Canonical factor list; None when the product is zero."""
+        flat = self._flatten(factors)
+        if any(self.table.atoms[t.atom].guard for t, _ in flat):
+            return self._guards(lo, hi, flat)
+        return flat
+
+    def _flatten(self, factors: list[Factor]) -> list[Factor]:
+        acc: dict[Term, Fraction] = {}
+        todo = list(factors)
+        while todo:
+            t, e = todo.pop()
+            if t.atom == UNIT:
+                continue
+            d = self.table.definition(t.atom)
+            if d is not None and d.fn == "prod" and e.denominator == 1 and _foldable(t, e):
+                todo.extend(_open_product(d, t, e))
+                continue
+            acc[t] = acc.get(t, Fraction(0)) + e
+            if acc[t] > 1 and self.table.atoms[t.atom].boolean:
+                acc[t] = ONE
+        out = [(t, e) for t, e in acc.items() if e != 0]
+        if len(out) < len(acc):
+            self.fire("cancelled-factor")
+        if len(out) > MAX_FACTORS:
+            raise Unsupported("a product with too many factors")
+        return out
+
+    def _guards(self, lo: Box, hi: Box, factors: list[Factor]) -> list[Factor] | None:
+        changed = True
+        while changed:
+            changed = False
+            for i, (g, eg) in enumerate(factors):
+                d = self.table.definition(g.atom)
+                if eg != 1 or d is None or d.fn not in ("ge", "eq"):
+                    continue
+                for j, (f, ef) in enumerate(factors):
+                    if i == j or ef != 1:
+                        continue
+                    new = self._guard_pair(lo, hi, g, d, f)
+                    if new is None:
+                        continue
+                    if new == "zero":
+                        return None
+                    rest = [x for k, x in enumerate(factors) if k not in (i, j)]
+                    factors = self._flatten(rest + list(new))
+                    changed = True
+                    break
+                if changed:
+                    break
+        return factors
+
+    def _guard_pair(
+        self, lo: Box, hi: Box, g: Term, dg: Def, f: Term
+    ) -> Sequence[Factor] | str | None:
+        """What guard ``g`` times factor ``f`` is: new factors, "zero", or None (no rule)."""
+        df = self.table.definition(f.atom)
+        if df is None or df.fn not in ("ge", "eq", "sum"):
+            return None
+        base = compose(dg.operands[0][0][0], g, dg.n_free)
+        if df.fn == "sum":
+            return self._guard_sum(lo, hi, g, dg, base, f, df)
+        if base != compose(df.operands[0][0][0], f, df.n_free):
+            return None
+        if dg.fn == "ge" and df.fn == "ge":
+            top = smax(dg.attrs[0], df.attrs[0])
+            self.fire("guard-meet")
+            return [(g if top == dg.attrs[0] else f, ONE)]
+        if dg.fn == "ge":
+            return self._threshold_onehot(lo, hi, dg.attrs[0], f, df)
+        if df.fn == "eq":
+            return self._two_onehots(lo, hi, g, dg, f, df)
+        return None
+
+    def _threshold_onehot(
+        self, lo: Box, hi: Box, k: Size, e: Term, de: Def
+    ) -> Sequence[Factor] | str | None:
+        first, last = index_range(compose(de.operands[1][0][0], e, de.n_free), lo, hi)
+        if at_least(first, k):
+            self.fire("guard-onehot")
+            return [(e, ONE)]
+        if at_least(k - 1, last):
+            self.fire("guard-onehot")
+            return "zero"
+        return None
+
+    def _two_onehots(
+        self, lo: Box, hi: Box, g: Term, dg: Def, f: Term, df: Def
+    ) -> Sequence[Factor] | str | None:
+        a = index_range(compose(dg.operands[1][0][0], g, dg.n_free), lo, hi)
+        b = index_range(compose(df.operands[1][0][0], f, df.n_free), lo, hi)
+        if at_least(a[0] - 1, b[1]) or at_least(b[0] - 1, a[1]):
+            self.fire("guard-onehot")
+            return "zero"
+        return None
+
+    def _guard_sum(
+        self, lo: Box, hi: Box, g: Term, dg: Def, base: Term, s: Term, ds: Def
+    ) -> Sequence[Factor] | str | None:
+        """A guard times a sum over the one-hot of the same tensor."""
+        for op in ds.operands:
+            e, exponent = op[0]
+            de = self.table.definition(e.atom)
+            if de is None or de.fn != "eq" or exponent != 1:
+                continue
+            position = compose(de.operands[1][0][0], e, de.n_free)
+            onehot_base = compose(de.operands[0][0][0], e, de.n_free)
+            walk = _bound_walk(position, onehot_base, ds.n_free)
+            if walk is None:
+                continue
+            outer = compose(onehot_base, s, ds.n_free, _spare(s, ds))
+            if outer._replace(ax=outer.ax[: len(s.ax)]) != base:
+                continue
+            if dg.fn == "ge":
+                return self._restrict(s, ds, walk, dg.attrs[0] - position.off[0])
+            return self._select(lo, hi, g, dg, s, ds, e, walk, position.off[0])
+        return None
+
+    def _restrict(self, s: Term, ds: Def, p: int, least: Size) -> Sequence[Factor] | str | None:
+        """Keep only indices >= least of bound variable ``p`` of a sum."""
+        label = ("sum", s.atom, p)
+        at = next((n for n, r in enumerate(s.restr) if r[0] == label), None)
+        a, b = (ds.lo[p], ds.hi[p]) if at is None else s.restr[at][1:]
+        self.fire("guard-of-sum")
+        if at_least(least, b):
+            return "zero"
+        low = smax(a, least)
+        if low == a:
+            return [(s, ONE)]
+        if not at_least(b, low + 1):
+            return None
+        if at is None:
+            s = s._replace(restr=((label, a, b), *s.restr))
+            at = 0
+        return [(with_interval(self.table, s, at, label, low, b), ONE)]
+
+    def _select(
+        self,
+        lo: Box,
+        hi: Box,
+        g: Term,
+        dg: Def,
+        s: Term,
+        ds: Def,
+        onehot: Term,
+        p: int,
+        shift: Size,
+    ) -> Sequence[Factor] | str | None:
+        """``E(t, u) * sum_v E(t, v) f(v) = E(t, u) * f(u)``."""
+        if len(ds.lo) != ds.n_free + 1:
+            return None
+        u = compose(dg.operands[1][0][0], g, dg.n_free)
+        first, last = index_range(u, lo, hi)
+        a, b = next(((x, y) for lab, x, y in s.restr if lab == ("sum", s.atom, p)), (ds.lo[p], ds.hi[p]))
+        if len(s.restr) > (0 if (a, b) == (ds.lo[p], ds.hi[p]) else 1):
+            return None
+        if at_least(a - 1, last - shift) or at_least(first - shift, b):
+            self.fire("onehot-selects")
+            return "zero"
+        if not (at_least(first - shift, a) and at_least(b - 1, last - shift)):
+            return None
+        out: list[Factor] = [(g, ONE)]
+        for op in ds.operands:
+            t, e = op[0]
+            if t is onehot:
+                continue
+            picked = _substitute(t, s, ds.n_free, p, u, shift)
+            if picked is None:
+                return None
+            out.append((picked, e))
+        self.fire("onehot-selects")
+        return out
+
+
+# ------------------------------------------------------------------ helpers
+
+
+def _foldable(t: Term, e: Fraction) -> bool:
+    return not t.restr or (e == 1 and all(r[0][0] == "in" and r[0][1] == t.atom for r in t.restr))
+
+
+def _open_product(d: Def, t: Term, e: Fraction) -> list[Factor]:
+    """Factors of a named product; what it carried goes back to the factor it came from."""
+    out = []
+    for p, op in enumerate(d.operands):
+        u, k = op[0]
+        own = tuple((label[3], a, b) for label, a, b in t.restr if label[2] == p)
+        inner = compose(u, t, d.n_free)
+        out.append((inner._replace(restr=inner.restr + own), k * e))
+    return out
+
+
+def _components(
+    factors: list[Factor], bound: Sequence[int]
+) -> tuple[list[tuple[list[int], list[Factor]]], list[int]]:
+    """Factors grouped by the bound axes they share, and the bound axes that none walks."""
+    groups: list[tuple[set[int], list[Factor]]] = []
+    free: list[Factor] = []
+    for f in factors:
+        mine = {j for j in bound if f[0].ax[j] is not None}
+        if not mine:
+            free.append(f)
+            continue
+        members = [f]
+        for g in [g for g in groups if g[0] & mine]:
+            groups.remove(g)
+            mine |= g[0]
+            members = g[1] + members
+        groups.append((mine, members))
+    seen = {j for axes, _ in groups for j in axes}
+    out = [(sorted(axes), members) for axes, members in groups]
+    if free:
+        out.append(([], free))
+    return out, [j for j in bound if j not in seen]
+
+
+def index_range(position: Term, lo: Box, hi: Box) -> tuple[Size, Size]:
+    """Smallest and largest value of an iota term over a box."""
+    if position.atom != IOTA:
+        raise Unsupported("an index that is not a position")
+    first = last = position.off[0]
+    for j, w in enumerate(position.ax):
+        if w is not None:
+            first, last = first + w[1] * lo[j], last + w[1] * (hi[j] - 1)
+    return first, last
+
+
+def _bound_walk(position: Term, base: Term, n_free: int) -> int | None:
+    """The bound variable that alone (stride 1) drives the one-hot position, if so."""
+    walks = [(v, w) for v, w in enumerate(position.ax) if w is not None]
+    if len(walks) != 1 or walks[0][0] < n_free or walks[0][1] != (0, 1):
+        return None
+    return None if any(w is not None for w in base.ax[n_free:]) else walks[0][0]
+
+
+def _spare(s: Term, ds: Def) -> list[int]:
+    n = len(s.ax)
+    return list(range(n, n + len(ds.lo) - ds.n_free))
+
+
+def _substitute(t: Term, s: Term, n_free: int, p: int, u: Term, shift: Size) -> Term | None:
+    """``t`` with bound variable ``p`` replaced by ``u - shift``, read through ``s``."""
+    walk = t.ax[p]
+    plain = compose(t._replace(ax=t.ax[:n_free]), s, n_free)
+    if walk is None:
+        return plain
+    q, k = walk
+    off = plain.off[:q] + (plain.off[q] + k * (u.off[0] - shift),) + plain.off[q + 1 :]
+    ax = list(plain.ax)
+    for x, w in enumerate(u.ax):
+        if w is None:
+            continue
+        if ax[x] is not None:
+            return None
+        ax[x] = (q, k * w[1])
+    return plain._replace(ax=tuple(ax), off=off)
+
+
+__all__ = ["Factor", "Products", "compose", "index_range", "innermost"]
