@@ -12,9 +12,7 @@ MAX_BYTES = 64 * 1024 * 1024
 HEAD_BYTES = 4 * 1024 * 1024
 """A file whose first part holds no ``def forward(`` is refused without reading the rest."""
 
-EXPECTED = (
-    "an FX graph as printed by GraphModule.print_readable() or TORCH_LOGS=aot_graphs"
-)
+EXPECTED = "an FX graph as printed by GraphModule.print_readable() or TORCH_LOGS=aot_graphs"
 NEXT_STEP = (
     "print the graph again with print_readable() (ATen operators, one file a rank) "
     "and pass that file"
@@ -96,9 +94,7 @@ def _decode(raw: bytes, path: str, partial: bool = False) -> str:
         if partial and e.start >= len(raw) - 4:
             return raw[: e.start].decode()
         line = raw.count(b"\n", 0, e.start) + 1
-        raise InputError(
-            "the file is not UTF-8 text", f"{path}:{line}", EXPECTED, NEXT_STEP
-        ) from e
+        raise InputError("the file is not UTF-8 text", f"{path}:{line}", EXPECTED, NEXT_STEP) from e
 
 
 def _check_size(size: int, path: str) -> None:
@@ -189,15 +185,13 @@ def choose_graph(graphs: list[GraphText], wanted: str | int | None, path: str) -
         return found[0]
     titles = ", ".join(repr(g.title or g.name) for g in graphs[:8])
     if not graphs:
-        raise InputError(
-            "no printed FX graph found" + _other_rank(), path, EXPECTED, NEXT_STEP
-        )
+        raise InputError("no printed FX graph found" + _other_rank(), path, EXPECTED, NEXT_STEP)
     if wanted is None:
         what = f"the file holds {len(graphs)} graphs and none was chosen"
     else:
         what = f"graph {wanted!r} names {len(found) if found is not graphs else 'none'} of them"
     raise InputError(
-        what, graphs[0].where(), f"one of: {titles}", "choose one with graph=\"<title>\""
+        what, graphs[0].where(), f"one of: {titles}", 'choose one with graph="<title>"'
     )
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from shardproof.errors import InputError, shorten
 from shardproof.frontends.fx_lexer import (
@@ -268,8 +268,7 @@ class _Reader:
             self.statements[:0] = inputs
         value = self.returned(line, k)
         outputs = tuple(_flatten(value))
-        names = tuple(o.name if isinstance(o, Ref) else f"output{i}" for i, o in
-                      enumerate(outputs))
+        names = tuple(o.name if isinstance(o, Ref) else f"output{i}" for i, o in enumerate(outputs))
         s = self.source
         return FxGraph(
             s.name, s.title, self.phase, s.path, self.statements, outputs, names, line.number
@@ -304,7 +303,7 @@ class _Reader:
 
     # -- errors
 
-    def no_annotation(self, name: str, line: Line) -> None:
+    def no_annotation(self, name: str, line: Line) -> NoReturn:
         self.fail(
             f"the input {shorten(name, 60)!r} has no type annotation",
             line.number,
@@ -312,7 +311,7 @@ class _Reader:
             "print the graph with print_readable(), which prints types, not with print(code)",
         )
 
-    def syntax(self, e: FxSyntaxError, line: Line) -> Any:
+    def syntax(self, e: FxSyntaxError, line: Line) -> NoReturn:
         if isinstance(e, UnknownDtype):
             self.fail(
                 str(e),
@@ -330,7 +329,7 @@ class _Reader:
             NEXT_STEP,
         )
 
-    def fail(self, what: str, line: int, expected: str, next_step: str) -> Any:
+    def fail(self, what: str, line: int, expected: str, next_step: str) -> NoReturn:
         raise InputError(what, self.source.where(line), expected, next_step)
 
 

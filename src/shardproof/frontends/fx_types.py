@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from shardproof.frontends.fx_lexer import Arith, Call, Cursor, FxSyntaxError, Ref, tokenize
 from shardproof.ir.graph import DTYPES
-from shardproof.ir.sizes import Size, Undecided, div_mod, smax, smin, symbol
+from shardproof.ir.sizes import Size, Undecided, div_mod, product, smax, smin, symbol
 
 MAX_RANK = 32
 
@@ -20,10 +21,12 @@ class UnknownDtype(FxSyntaxError):
 
 @dataclass(frozen=True, slots=True)
 class FxType:
-    """What an annotation says: a tensor (``dtype`` and ``shape``) or a scalar (``scalar``)."""
+    """What an annotation says: a tensor (``dtype``, ``shape`` and, where printed, ``stride``) or
+    a scalar (``scalar``)."""
 
     dtype: str = ""
     shape: tuple[Size, ...] = ()
+    stride: tuple[Size, ...] | None = None
     scalar: Size | float | bool | None = None
 
     @property
@@ -69,7 +72,7 @@ _TORCH_NAMES = {
     "complex64": "c64",
     "complex128": "c128",
 }
-_CONCRETE = re.compile(r"(\w+)\[([\d, ]*)\](?:\[[^\]]*\]\S*)?\Z")
+_CONCRETE = re.compile(r"(\w+)\[([\d, ]*)\](?:\[([\d, ]*)\]\S*)?\Z")
 
 
 @lru_cache(maxsize=16384)
@@ -81,8 +84,7 @@ def parse_annotation(text: str) -> FxType:
     """
     m = _CONCRETE.match(text)
     if m is not None:
-        dims = tuple(int(d) for d in m[2].replace(",", " ").split())
-        return _checked(m[1], dims)
+        return _checked(m[1], _integers(m[2]), None if m[3] is None else _integers(m[3]))
     cursor = Cursor(tokenize(text))
     if cursor.kind == "name" and cursor.text == "Sym":
         value = cursor.expression()
@@ -91,17 +93,25 @@ def parse_annotation(text: str) -> FxType:
     elif cursor.kind == "name" and cursor.peek() == ("op", "["):
         dtype = cursor.next()[1]
         cursor.next()
-        return _checked(dtype, tuple(size(d) for d in cursor.items("]")))
-    raise FxSyntaxError(f"{text[:60]!r} is not an annotation such as \"f32[8, 16]\"")
+        shape = tuple(size(d) for d in cursor.items("]"))
+        stride = tuple(size(d) for d in cursor.items("]")) if cursor.accept("[") else None
+        return _checked(dtype, shape, stride)
+    raise FxSyntaxError(f'{text[:60]!r} is not an annotation such as "f32[8, 16]"')
 
 
-def _checked(dtype: str, shape: tuple[Size, ...]) -> FxType:
+def _integers(text: str) -> tuple[int, ...]:
+    if len(text) > 1000:
+        raise FxSyntaxError("a shape of more than 1000 characters")
+    return tuple(int(d) for d in text.replace(",", " ").split())
+
+
+def _checked(dtype: str, shape: tuple[Size, ...], stride: tuple[Size, ...] | None) -> FxType:
     dtype = _SAME_AS.get(dtype, dtype)
     if dtype not in DTYPES:
         raise UnknownDtype(f"unknown element type {dtype[:40]!r}")
     if len(shape) > MAX_RANK:
         raise FxSyntaxError(f"a tensor of more than {MAX_RANK} dims")
-    return FxType(dtype, shape)
+    return FxType(dtype, shape, stride)
 
 
 def dtype_of(path: str) -> str | None:
@@ -141,27 +151,25 @@ def arithmetic(op: str, xs: tuple[Size, ...]) -> Size:
         raise FxSyntaxError(f"size arithmetic {op!r}: {e}") from e
 
 
+_Binary = Callable[[Size, Size], Size]
+_BINARY: dict[str, _Binary] = {
+    "+ add": lambda a, b: a + b,
+    "- sub": lambda a, b: a - b,
+    "* mul": lambda a, b: a * b,
+    "// / FloorDiv floordiv CleanDiv": lambda a, b: div_mod(a, b)[0],
+    "% Mod PythonMod mod": lambda a, b: div_mod(a, b)[1],
+    "Max max": smax,
+    "Min min": smin,
+}
+_BY_NAME = {name: fn for names, fn in _BINARY.items() for name in names.split()}
+
+
 def _arithmetic(op: str, xs: tuple[Size, ...]) -> Size:
     match op, xs:
         case ("neg", (a,)):
             return -a
-        case ("+" | "add", (a, b)):
-            return a + b
-        case ("-" | "sub", (a, b)):
-            return a - b
-        case ("*" | "mul", (a, b)):
-            return a * b
-        case ("//" | "FloorDiv" | "floordiv" | "CleanDiv" | "/", (a, b)):
-            return div_mod(a, b)[0]
-        case ("%" | "Mod" | "PythonMod" | "mod", (a, b)):
-            return div_mod(a, b)[1]
-        case ("Max" | "max", (a, b)):
-            return smax(a, b)
-        case ("Min" | "min", (a, b)):
-            return smin(a, b)
         case ("**" | "pow", (a, int(k))) if 0 <= k <= 8:
-            out: Size = 1
-            for _ in range(k):
-                out = out * a
-            return out
+            return product([a] * k)
+        case (_, (a, b)) if op in _BY_NAME:
+            return _BY_NAME[op](a, b)
     raise FxSyntaxError(f"size arithmetic {op!r} is not supported")

@@ -1,0 +1,128 @@
+"""Reading by integer index: embeddings, gather, advanced indexing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardproof.frontends.aten.context import LowerContext, Unsupported
+from shardproof.frontends.aten.helpers import dim_of
+from shardproof.frontends.aten.registry import lowers
+from shardproof.ir.graph import Value, is_bool
+from shardproof.ir.sizes import Size
+
+MAX_COLUMNS = 16
+"""A gather of more elements than this from one row is left opaque."""
+
+
+@lowers("aten.embedding.default")
+def _embedding(
+    ctx: LowerContext, weight: Value, indices: Value, padding_idx: int = -1, *_: Any, **__: Any
+) -> Value:
+    return ctx.emit("take_rows", weight, indices)
+
+
+@lowers("aten.embedding_dense_backward.default")
+def _embedding_dense_backward(
+    ctx: LowerContext, grad_output: Value, indices: Value, num_weights: Any, padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Value:  # fmt: skip
+    if scale_grad_by_freq:
+        raise Unsupported("embedding_dense_backward with scale_grad_by_freq")
+    g = grad_output
+    if padding_idx >= 0:
+        padding = ctx.compare("eq", indices, padding_idx)
+        g = ctx.masked_fill(g, ctx.unsqueeze(padding, len(padding.shape)), 0)
+    return ctx.emit("add_rows", g, indices, rows=num_weights)
+
+
+@lowers("aten.index_select.default")
+def _index_select(ctx: LowerContext, self: Value, dim: int, index: Value) -> Value:
+    return take_along_dim(ctx, self, dim_of(self, dim), index)
+
+
+def take_along_dim(ctx: LowerContext, x: Value, d: int, ids: Value) -> Value:
+    """``x`` with dim ``d`` replaced by the elements at ``ids``, whose dims stand there."""
+    rows = ctx.emit("take_rows", ctx.move(x, d, 0), ids)
+    r = len(ids.shape)
+    perm = [*range(r, r + d), *range(r), *range(r + d, len(rows.shape))]
+    return ctx.permute(rows, perm)
+
+
+# ------------------------------------------------------------------------------ gather
+
+
+def row_lines(ctx: LowerContext, x: Value, d: int, index: Value) -> tuple[Value, list[Value]]:
+    """``x`` with dim ``d`` last and cut to the rows that ``index`` has, and the columns of
+    ``index`` as one tensor of row positions each."""
+    columns = index.shape[d]
+    if not isinstance(columns, int) or columns > MAX_COLUMNS:
+        raise Unsupported(f"an index with {columns} elements a row")
+    for k in range(len(x.shape)):
+        if k != d and x.shape[k] != index.shape[k]:
+            x = ctx.slice(x, k, 0, index.shape[k])
+    last = len(x.shape) - 1
+    line, ids = ctx.move(x, d, last), ctx.move(index, d, last)
+    return line, [ctx.drop(ctx.slice(ids, last, c, c + 1), last) for c in range(columns)]
+
+
+@lowers("aten.gather.default")
+def _gather(
+    ctx: LowerContext, self: Value, dim: int, index: Value, *, sparse_grad: bool = False
+) -> Value:
+    if not self.shape:
+        return self
+    d = dim_of(self, dim)
+    line, ids = row_lines(ctx, self, d, index)
+    last = len(self.shape) - 1
+    parts = [ctx.unsqueeze(ctx.emit("take_along", line, i), last) for i in ids]
+    return ctx.move(ctx.concat(parts, last), last, d)
+
+
+# ------------------------------------------------------------------------------ x[i, j, ...]
+
+
+@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor", "aten.index.Tensor_hacked_twin",
+        "aten._unsafe_masked_index.default")  # fmt: skip
+def _index(
+    ctx: LowerContext, self: Value, indices: Any, fill: Any = None, value: Any = None
+) -> Value:
+    used = [(k, i) for k, i in enumerate(indices) if i is not None]
+    if fill is not None or any(is_bool(i.dtype) for _, i in used):
+        raise Unsupported("the shape of x[mask] depends on the data")
+    if len(used) == 1:
+        ((d, ids),) = used
+        return take_along_dim(ctx, self, d, ids)
+    ids = along_rows(ctx, self, indices)
+    if ids is None:
+        raise Unsupported("indexing with several index tensors")
+    return ctx.emit("take_along", self, ids)
+
+
+def along_rows(ctx: LowerContext, x: Value, indices: Any) -> Value | None:
+    """The last of ``indices`` if the others are aranges that run through their dims, so that
+    ``x[indices]`` picks one element of each row."""
+    rank = len(x.shape)
+    if len(indices) != rank or rank < 2 or any(i is None for i in indices):
+        return None
+    *rows, ids = indices
+    outer: tuple[Size, ...] = x.shape[:-1]
+    for k, i in enumerate(rows):
+        # An arange along an axis counted from the right, as broadcasting counts.
+        if ctx.aranges.get(i) != len(outer) - 1 - k or i.type.numel != outer[k]:
+            return None
+    return ids if ids.shape == outer else ctx.expand(ids, outer)
+
+
+@lowers("aten.take_along_dim.default")
+def _take_along_dim(ctx: LowerContext, self: Value, indices: Value, dim: Any = None) -> Value:
+    if dim is None:
+        raise Unsupported("take_along_dim of the flat tensor")
+    return _gather(ctx, self, dim, indices)
+
+
+@lowers("aten.one_hot.default")
+def _one_hot(ctx: LowerContext, self: Value, num_classes: Any = -1) -> Value:
+    if num_classes == -1:
+        raise Unsupported("one_hot whose number of classes depends on the data")
+    hot = ctx.compare("eq", ctx.unsqueeze(self, len(self.shape)), ctx.iota(num_classes))
+    return ctx.cast(hot, "i64")

@@ -1,0 +1,404 @@
+"""Turns the statements of a printed FX graph into core operators, one after another."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from typing import Any
+
+from shardproof.errors import InputError, shorten
+from shardproof.frontends.aten import functionalized, registry
+from shardproof.frontends.aten.context import (
+    Attribute,
+    DType,
+    Facts,
+    LowerContext,
+    NoValue,
+    Record,
+    Unsupported,
+)
+from shardproof.frontends.fx_lexer import Arith, Call, Dotted, FxSyntaxError, Item, Ref
+from shardproof.frontends.fx_text import FxGraph, FxStatement
+from shardproof.frontends.fx_types import FxType, arithmetic, dtype_of
+from shardproof.ir.builder import Builder
+from shardproof.ir.graph import Graph, Value, is_bool, is_float, is_integer
+from shardproof.ir.sizes import Poly
+from shardproof.ops.base import infer_types
+
+_MEANINGLESS = frozenset("layout device pin_memory memory_format non_blocking generator".split())
+_FUNCTIONALIZED = "higher_order.auto_functionalized"
+
+
+class Lowering:
+    """One import of one graph. ``env`` maps every FX name to what it stands for."""
+
+    def __init__(self, fx: FxGraph, facts: Facts) -> None:
+        self.fx = fx
+        self.facts = facts
+        self.record = Record()
+        self.graph = Graph(fx.name, rank=facts.rank)
+        self.ctx = LowerContext(Builder(self.graph, infer_types), facts, self.record, fx.path)
+        self.env: dict[str, Any] = {}
+        self.unnamed: set[Value] = set()
+
+    def run(self) -> Graph:
+        """Lower all statements and set the graph's outputs."""
+        self._read_ahead()
+        kinds = {
+            "input": self._input,
+            "call": self._call,
+            "getitem": self._getitem,
+            "attr": self._attribute,
+            "value": self._value,
+        }
+        for s in self.fx.statements:
+            self.ctx.begin(s)
+            kinds[s.kind](s)
+        self._returns()
+        return self.graph
+
+    def _read_ahead(self) -> None:
+        """Annotations by name, and which elements of each tuple are read, with their types."""
+        items = self.ctx.items
+        for s in self.fx.statements:
+            if s.type is not None:
+                self.ctx.types[s.name] = s.type
+            if s.kind == "getitem" and isinstance(s.args[0], int):
+                items.setdefault(s.target, {})[s.args[0]] = s.type
+        for out in self.fx.outputs:
+            if isinstance(out, Item) and isinstance(out.base, Ref) and isinstance(out.index, int):
+                items.setdefault(out.base.name, {})[out.index] = None
+
+    # -- statements
+
+    def _input(self, s: FxStatement) -> None:
+        if s.type is None:
+            raise self.error(s, "an input without annotation", "a type for every input")
+        if not s.type.is_tensor:
+            self.env[s.name] = s.type.scalar
+            return
+        value = self.ctx.builder.input(s.name, s.type.dtype, s.type.shape)
+        fact = self._constant(s.name)
+        self.env[s.name] = value if fact is None else self._fixed(s.name, fact, s.type)
+
+    def _attribute(self, s: FxStatement) -> None:
+        if s.type is not None and s.type.is_tensor:
+            self.env[s.name] = self._materialise(Attribute(s.target), s.type)
+        else:
+            self.env[s.name] = Attribute(s.target)
+
+    def _value(self, s: FxStatement) -> None:
+        self.env[s.name] = self.resolve(s.args[0], s)
+
+    def _getitem(self, s: FxStatement) -> None:
+        base, index = self.resolve(Ref(s.target), s), s.args[0]
+        if isinstance(base, tuple) and isinstance(index, int):
+            if not -len(base) <= index < len(base):
+                raise self.error(
+                    s, f"element {index} of {s.target!r}, which has {len(base)}",
+                    "an index within the result",
+                )  # fmt: skip
+            self._define(s, base[index])
+        elif isinstance(base, NoValue):
+            self.env[s.name] = base
+        elif isinstance(base, Value) and isinstance(index, int):
+            self._apply(s, "aten.select.int", (base, 0, index), {})
+        else:
+            self._define(s, self._opaque(s, "getitem", (base,), {}, "indexing of this kind"))
+
+    def _call(self, s: FxStatement) -> None:
+        args = tuple([self.resolve(a, s) for a in s.args])
+        kwargs = {k: self.resolve(v, s) for k, v in s.kwargs.items()} if s.kwargs else {}
+        if s.target.startswith(_FUNCTIONALIZED) and s.args and isinstance(s.args[0], Dotted):
+            self._functionalized(s, s.args[0].path.removeprefix("torch.ops."), kwargs)
+        else:
+            self._apply(s, s.target, args, kwargs)
+
+    def _functionalized(self, s: FxStatement, inner: str, kwargs: dict[str, Any]) -> None:
+        kernel = self._user_kernel(inner) or registry.find(inner)
+        if kernel is None:
+            self._define(s, self._opaque(s, inner, (), kwargs, ""))
+            return
+        version = functionalized.version_1
+        if s.target.startswith(_FUNCTIONALIZED + "_v2"):
+            version = functionalized.version_2
+        # The context is the first argument of every rule.
+        self._guarded(s, inner, lambda: version(self.ctx, kernel, dict(kwargs)), (), kwargs)
+
+    def _apply(
+        self, s: FxStatement, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        user = self._user_kernel(target)
+        if user is not None:
+            self._guarded(s, target, lambda: user(self.ctx, *args, **kwargs), args, kwargs)
+            return
+        if args and isinstance(args[0], NoValue) and "wait_tensor" in target:
+            self.env[s.name] = args[0]
+            return
+        rule = registry.find(target)
+        if rule is None:
+            self._define(s, self._opaque(s, target, args, kwargs, ""))
+            return
+        if not _MEANINGLESS.isdisjoint(kwargs):
+            kwargs = {k: v for k, v in kwargs.items() if k not in _MEANINGLESS}
+        self._guarded(s, target, lambda: rule(self.ctx, *args, **kwargs), args, kwargs)
+
+    def _guarded(
+        self, s: FxStatement, target: str, apply: Any, args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:  # fmt: skip
+        """Run a rule; arguments it cannot take are a fault of the input, said as such."""
+        mark = len(self.graph.nodes), len(self.graph.inputs)
+        try:
+            result = apply()
+        except Unsupported as e:
+            # Nodes emitted before the rule gave up would be dead.
+            del self.graph.nodes[mark[0] :]
+            del self.graph.inputs[mark[1] :]
+            self.ctx.created = []
+            result = self._opaque(s, target, args, kwargs, str(e))
+        except (InputError, KeyboardInterrupt, MemoryError):
+            raise
+        except Exception as e:  # a rule on hostile arguments may fail in any way
+            who = "your kernel for" if self._user_kernel(target) else "the arguments of"
+            raise InputError(
+                f"{who} {target} do not fit: {_reason(e)}"
+                if who.startswith("the")
+                else f"{who} {target} failed: {_reason(e)}",
+                self.fx.where(s.line),
+                f"arguments that {target} takes (node {shorten(s.name, 60)!r})",
+                "check that the dump was not altered; if it was not, please report this line",
+            ) from e
+        self._define(s, result)
+
+    # -- results
+
+    def _define(self, s: FxStatement, result: Any) -> None:
+        """Bind the result of a statement: check it against the annotation and name it."""
+        if isinstance(result, list):
+            result = tuple(result)
+        if isinstance(result, Value):
+            result = self._checked(s, result)
+            if result in self.ctx.created or result in self.unnamed:
+                result.name = s.name
+                self.unnamed.discard(result)
+        elif isinstance(result, tuple):
+            made = set(self.ctx.created)
+            self.unnamed.update(x for x in result if isinstance(x, Value) and x in made)
+        elif result is None:
+            result = NoValue(f"{s.target or s.name} has no tensor result")
+        self.env[s.name] = result
+
+    def _checked(self, s: FxStatement, value: Value) -> Value:
+        t = s.type
+        if t is None or not t.is_tensor:
+            return value
+        if t.shape == value.shape:
+            if t.dtype == value.dtype:
+                return value
+            if _kind(t.dtype) == _kind(value.dtype):
+                # Another width of the same kind of number: PyTorch's promotion, spelled out.
+                return self.ctx.cast(value, t.dtype)
+        raise InputError(
+            f"{shorten(s.name, 60)} = {s.target or 'element'} gives "
+            f"{shorten(str(value.type), 80)}, its annotation says {shorten(str(t), 80)}",
+            self.fx.where(s.line),
+            "an annotation that agrees with the operator's shape rule",
+            "check that the dump was not altered; a kernel of yours must return this type",
+        )
+
+    def _opaque(
+        self, s: FxStatement, target: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+        reason: str,
+    ) -> Any:  # fmt: skip
+        """A stand-in with the annotated types for an operator without meaning."""
+        name = target.removesuffix(".default")
+        self.record.unknown[name] = self.record.unknown.get(name, 0) + 1
+        if reason:
+            self.record.reasons[name] = reason
+        if s.type is not None and not s.type.is_tensor:
+            return s.type.scalar
+        operands = _values((args, kwargs))
+        label = f"{name} ({reason})" if reason else name
+        if s.type is not None:
+            return self.ctx.emit(
+                "opaque", *operands, target=label, shape=s.type.shape, dtype=s.type.dtype
+            )
+        items = self.ctx.items.get(s.name, {})
+        typed = {k: t for k, t in sorted(items.items()) if t is not None and t.is_tensor}
+        out: list[Any] = [
+            items[k].scalar if k in items and items[k] is not None else  # type: ignore[union-attr]
+            NoValue(f"{name} has no declared meaning")
+            for k in range(max(items, default=-1) + 1)
+        ]  # fmt: skip
+        if typed:
+            made = self.ctx.emit_all(
+                "opaque", *operands, target=label,
+                shapes=tuple(t.shape for t in typed.values()),
+                dtypes=tuple(t.dtype for t in typed.values()),
+            )  # fmt: skip
+            for k, value in zip(typed, made, strict=True):
+                out[k] = value
+        return tuple(out) if out else NoValue(f"{name} has no declared meaning")
+
+    def _returns(self) -> None:
+        values: list[Value | None] = []
+        names: list[str] = []
+        end = FxStatement("return", "value", None, "", (), {}, self.ctx.statement.origin
+                          if self.fx.statements else self.ctx.builder.origin,
+                          self.fx.return_line)  # fmt: skip
+        for k, out in enumerate(self.fx.outputs):
+            value = self.resolve(out, end)
+            if isinstance(value, Attribute):
+                value = self._materialise(value, None)
+            values.append(value if isinstance(value, Value) else None)
+            names.append(out.name if isinstance(out, Ref) else f"none{k}")
+        self.ctx.builder.returns(*values, names=tuple(names))
+
+    # -- operands
+
+    def resolve(self, x: Any, s: FxStatement) -> Any:
+        """The value of an operand expression."""
+        kind = type(x)
+        if kind is Ref:
+            name = x.name
+            if name not in self.env:
+                return self._undefined(name, s)
+            value = self.env[name]
+            return self._materialise(value, s.type) if type(value) is Attribute else value
+        if kind is tuple:
+            return tuple([self.resolve(y, s) for y in x])
+        if kind in (int, float, str, bool) or x is None:
+            return x
+        return self._resolve_rare(x, s)
+
+    def _resolve_rare(self, x: Any, s: FxStatement) -> Any:
+        if isinstance(x, Dotted):
+            dtype = dtype_of(x.path)
+            return x if dtype is None else DType(dtype)
+        if isinstance(x, Call):
+            return Dotted(x.func)  # device(...), torch.finfo(...): nothing that has a meaning
+        if isinstance(x, dict):
+            return {k: self.resolve(v, s) for k, v in x.items()}
+        if isinstance(x, Item):
+            base = self.resolve(x.base, s)
+            if isinstance(base, tuple) and isinstance(x.index, int) and x.index < len(base):
+                return base[x.index]
+            return NoValue("an element of something that is no tuple")
+        if isinstance(x, Arith):
+            return self._arithmetic(x, s)
+        return x
+
+    def _arithmetic(self, x: Arith, s: FxStatement) -> Any:
+        xs = tuple(self.resolve(y, s) for y in x.operands)
+        try:
+            if all(isinstance(y, int | Poly) and not isinstance(y, bool) for y in xs):
+                return arithmetic(x.op, xs)
+        except FxSyntaxError as e:
+            if s.type is None or s.type.is_tensor:
+                raise self.error(s, str(e), "polynomial arithmetic on sizes") from e
+        # Where the arithmetic has no polynomial form, the annotation names the result.
+        if s.type is not None and not s.type.is_tensor:
+            return s.type.scalar
+        return NoValue(f"the expression {x.op!r} has no value here")
+
+    def _undefined(self, name: str, s: FxStatement) -> Any:
+        if name in ("device", "cuda", "cpu"):
+            return Dotted(name)
+        raise self.error(
+            s, f"the name {shorten(name, 60)!r} is not defined before it is used",
+            "a node or an input of that name on an earlier line",
+        )  # fmt: skip
+
+    # -- constants and kernels
+
+    def _materialise(self, attribute: Attribute, t: FxType | None) -> Any:
+        """A module attribute as a constant, if the user says its value, else as an input."""
+        key = "self." + attribute.name
+        if key in self.env:
+            return self.env[key]
+        fact = self._constant(attribute.name)
+        if t is None or not t.is_tensor:
+            if fact is None:
+                return attribute
+            t = FxType("f32" if isinstance(fact, float) else "i64")
+        elif "constant" in attribute.name and t.shape:
+            # The annotation is that of the node that reads the scalar.
+            declared = self.ctx.types.get(attribute.name)
+            t = declared or (t if self._copies_attribute() else FxType(t.dtype))
+        if fact is not None:
+            value = self._fixed(attribute.name, fact, t)
+        else:
+            value = self.ctx.new_input(attribute.name, t.dtype, t.shape)
+            self.record.constant_inputs.append(value.name)
+            self.record.assume(
+                "constant", f"the value of {attribute.name} is not in the dump: it is an input"
+            )
+        self.env[key] = value
+        return value
+
+    def _copies_attribute(self) -> bool:
+        s = self.ctx.statement
+        return s.kind == "attr" or s.target.split(".")[1:2] in (
+            ["lift_fresh_copy"], ["lift_fresh"], ["detach"], ["clone"], ["alias"]
+        )  # fmt: skip
+
+    def _fixed(self, name: str, fact: Any, t: FxType) -> Value:
+        self.record.assume("constant", f"{name} is {fact}")
+        try:
+            return self.ctx.full(fact, t.shape, t.dtype)
+        except ValueError as e:
+            raise self.ctx.fail(
+                f"the constant {fact!r} given for {name} does not fit its type {t}: {e}",
+                f"a value that {t} can hold",
+                f"correct constants[{name!r}]",
+            ) from e
+
+    def _constant(self, name: str) -> float | int | Fraction | None:
+        facts = self.facts.constants
+        if not facts:
+            return None
+        if name in facts:
+            return facts[name]
+        return next((v for k, v in facts.items() if fnmatchcase(name, k)), None)
+
+    def _user_kernel(self, target: str) -> Any:
+        kernels = self.facts.kernels
+        if not kernels:
+            return None
+        found = kernels.get(target) or kernels.get(target.removesuffix(".default"))
+        if found is not None:
+            self.record.assume(
+                "kernel", f"{target.removesuffix('.default')} means what its kernel says"
+            )
+        return found
+
+    def error(self, s: FxStatement, what: str, expected: str) -> InputError:
+        """An error at a statement, to be raised."""
+        return InputError(
+            what,
+            self.fx.where(s.line),
+            expected,
+            "check that the dump is complete and was not altered, or print it again",
+        )
+
+
+def _kind(dtype: str) -> str:
+    if is_bool(dtype):
+        return "boolean"
+    return "integer" if is_integer(dtype) else "float" if is_float(dtype) else "complex"
+
+
+def _values(x: Any) -> list[Value]:
+    """All tensors in nested arguments, in order."""
+    if isinstance(x, Value):
+        return [x]
+    if isinstance(x, dict):
+        return [v for y in x.values() for v in _values(y)]
+    if isinstance(x, tuple):
+        return [v for y in x for v in _values(y)]
+    return []
+
+
+def _reason(e: Exception) -> str:
+    return shorten(f"{e}" if str(e) else type(e).__name__, 160)
