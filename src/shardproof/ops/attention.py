@@ -14,7 +14,7 @@ from shardproof.ops import attributes as at
 from shardproof.ops.base import Array, ShapeError, Signature
 from shardproof.ops.declare import declare
 from shardproof.ops.functions import logsumexp
-from shardproof.ops.shapes import broadcast, broadcast_labels, floating, need_shape, promote, text
+from shardproof.ops.shapes import broadcast_labels, expands, floating, need_shape, promote, text
 
 Types = tuple[TensorType, ...]
 Values = tuple[Value, ...]
@@ -33,7 +33,7 @@ def _scores_shape(q: TensorType, k: TensorType, v: TensorType, mask: Types) -> t
     need_shape("v", v, (*k.shape[:3], v.shape[3]))
     shape = (*q.shape[:3], k.shape[2])
     for m in mask:
-        if m.rank > 4 or broadcast(m.shape, shape) != shape:
+        if not expands(m.shape, shape):
             raise ShapeError(f"the mask {text(m.shape)} does not broadcast to {text(shape)}")
     return shape
 

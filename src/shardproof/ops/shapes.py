@@ -39,6 +39,12 @@ def broadcast(*shapes: tuple[Size, ...]) -> tuple[Size, ...]:
     return tuple(out)
 
 
+def expands(shape: tuple[Size, ...], to: tuple[Size, ...]) -> bool:
+    """Whether NumPy broadcasting turns ``shape`` into ``to``."""
+    skip = len(to) - len(shape)
+    return skip >= 0 and all(n in (1, m) for n, m in zip(shape, to[skip:], strict=True))
+
+
 def promote(inputs: Iterable[TensorType]) -> str:
     """The element type of a mixed elementwise operation.
 

@@ -10,7 +10,7 @@ from shardproof.ops import attributes as at
 from shardproof.ops.base import Array, Concat, Expand, Permute, Reshape, ShapeError, Slice
 from shardproof.ops.creation import concrete_shape
 from shardproof.ops.declare import declare
-from shardproof.ops.shapes import broadcast, promote, text
+from shardproof.ops.shapes import expands, promote, text
 
 
 def _reshape_types(inputs: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -107,7 +107,7 @@ declare(
 
 def _expand_types(inputs: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     (x,), shape = inputs, at.sizes(attrs, "shape")
-    if broadcast(x.shape, shape) != shape:
+    if not expands(x.shape, shape):
         raise ShapeError(f"{text(x.shape)} does not expand to {text(shape)}")
     return TensorType(x.dtype, shape)
 
