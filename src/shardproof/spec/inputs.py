@@ -10,7 +10,7 @@ from shardproof.ir.graph import Graph, Mesh, Program, TensorType, Value, is_floa
 from shardproof.ir.sizes import Size, div_mod, divides
 from shardproof.spec.expression import Expr
 from shardproof.spec.lower import Lowering
-from shardproof.spec.patterns import Entries, unknown_name
+from shardproof.spec.patterns import Entries, shown_names, unknown_name
 from shardproof.spec.placement import (
     AxisPlacements,
     Partial,
@@ -71,7 +71,7 @@ class InputRelation:
         self.fixed.check_used([*names, *self.types], "input")
         self.free.check_used(names, "distributed input")
         for (kind, text), users in self._said.items():
-            self.assumptions.append(Assumption(kind, f"{', '.join(users)}: {text}"))
+            self.assumptions.append(Assumption(kind, f"{shown_names(users)}: {text}"))
         return graphs
 
     def fixed_values(self) -> dict[str, float]:
@@ -89,11 +89,11 @@ class InputRelation:
         for k, masks in enumerate(distributed):
             if len(masks) != len(sequential):
                 raise InputError(
-                    f"{len(masks)} random masks on rank {k}, {len(sequential)} in the "
+                    f"{len(masks)} random inputs on rank {k}, {len(sequential)} in the "
                     "sequential graph: they cannot be paired",
-                    where="dropout='mask'",
-                    expected="the same dropouts in the same order on both sides",
-                    next_step="use dropout='off', or relate the masks in inputs={...}",
+                    where="random numbers of the graphs",
+                    expected="the same random operators in the same order on both sides",
+                    next_step='use dropout="off", or relate these inputs in inputs={...}',
                 )
             graph = self.program.graphs[k]
             for mask, source in zip(masks, sequential, strict=True):
@@ -110,8 +110,6 @@ class InputRelation:
         lowering = Lowering(name, self.program.mesh, self._source, coordinates, number)
         for v in graph.inputs:
             self._define(lowering, v, label)
-        for given, wanted in sorted(lowering.casts):
-            self._say("cast", f"{given} inputs are read as {wanted}", label)
         return lowering.graph
 
     def _define(self, lowering: Lowering, v: Value, label: str) -> None:
@@ -130,6 +128,8 @@ class InputRelation:
             value = lowering.define(v.name, rule, v.name, where)
             lowering.returns(v.name, value, v.type, where)
             self._record(v.name, rule, where)
+            if value.dtype != v.dtype:
+                self._say("cast", f"{value.dtype} inputs are read as {v.dtype}", v.name)
         elif self.free.get(v.name) is not None:
             self._say("relation", "free: any value on any rank", v.name)
         else:
@@ -137,7 +137,7 @@ class InputRelation:
 
     def _define_mask(self, lowering: Lowering, v: Value, label: str) -> None:
         source, placement = self.random[v.name]
-        where = f"dropout='mask', {v.name}, {label}"
+        where = f"random input {v.name}, {label}"
         value = lowering.define(v.name, placement, source, where)
         lowering.returns(v.name, value, v.type, where)
         text = f"random mask, = sequential {source}, placement "
@@ -189,9 +189,9 @@ class InputRelation:
         found = propose(whole, mask.shape, self.program.mesh)
         if found is None:
             raise InputError(
-                f"the random mask {mask.name!r} is {mask.type} on rank {k}, the sequential "
+                f"the random input {mask.name!r} is {mask.type}, the sequential "
                 f"{source!r} is {self.types[source]}",
-                where="dropout='mask'",
+                where=f"random input {mask.name}, rank {k}",
                 expected="the same shape, or one dim divided by the ranks of one mesh axis",
                 next_step=f'say how the mask lies: inputs={{"{mask.name}": ...}}',
             )

@@ -136,7 +136,8 @@ def members(name: str, rule: GroupRule, rank: int, mesh: Mesh) -> tuple[int, ...
     for group in rule:
         if isinstance(group, Sequence) and rank in group:
             return tuple(int(r) for r in group)
-    return (rank,)
+    # Not a member: a graph that uses the group all the same is refused by the importer.
+    return tuple(int(r) for group in rule if isinstance(group, Sequence) for r in group)
 
 
 def _along(axes: list[str], name: str, rank: int, mesh: Mesh, world: range) -> tuple[int, ...]:

@@ -50,7 +50,6 @@ class Lowering:
         self.graph = Graph(name)
         self.mesh = mesh
         self.rank = rank
-        self.casts: set[tuple[str, str]] = set()
         self._sources = sources
         self._coordinates = coordinates
         self._builder = Builder(self.graph, infer_types)
@@ -222,7 +221,6 @@ class Lowering:
                 expected=f"a tensor of a type like {wanted.dtype}",
                 next_step="relate this input to a sequential tensor of the same kind",
             )
-        self.casts.add((value.dtype, wanted.dtype))
         return self._emit("cast", value, dtype=wanted.dtype)
 
     # ---------------------------------------------------------------- parts

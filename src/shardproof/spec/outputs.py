@@ -182,10 +182,9 @@ class Obligations:
         where = f"{where}, {label}"
         expected = lowering.define(name, rule, name, where)
         lowering.returns(value.name, expected, value.type, where)
-        for given, wanted in sorted(lowering.casts):
-            fact = Assumption("cast", f"output {name} is {given}, on the ranks {wanted}")
-            if fact not in self.assumptions:
-                self.assumptions.append(fact)
+        if expected.dtype != value.dtype:
+            text = f"output {name} is {expected.dtype}, on the ranks {value.dtype}"
+            self.assumptions.append(Assumption("cast", text))
         return lowering.graph
 
     def _source_of(self, name: str) -> Sources:

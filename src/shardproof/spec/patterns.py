@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Generic, TypeVar
@@ -70,3 +71,26 @@ def unknown_name(name: str, names: Iterable[str], what: str, where: str) -> Inpu
         else f"nothing: there is no {what}",
         next_step=f"did you mean {near[0]!r}?" if near else "correct the name or remove the entry",
     )
+
+
+def shown_names(names: Iterable[str]) -> str:
+    """Names for a line of a report; numbered ones are drawn together: ``w_{1-3,7}, bias``."""
+    groups: dict[tuple[str, bool], list[int]] = {}
+    for name in names:
+        match = re.fullmatch(r"(.*?)(0|[1-9]\d*)", name)
+        numbers = groups.setdefault((match.group(1) if match else name, bool(match)), [])
+        numbers += [int(match.group(2))] if match else []
+    return ", ".join(_group(stem, numbers) for (stem, _), numbers in groups.items())
+
+
+def _group(stem: str, numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for n in sorted(set(numbers)):
+        if runs and runs[-1][-1] == n - 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    texts = [str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs]
+    if len(set(numbers)) <= 1:
+        return stem + "".join(texts)
+    return f"{stem}{{{','.join(texts)}}}"

@@ -23,7 +23,7 @@ class Replicate:
         return "R"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Shard:
     """The ranks of the axis hold consecutive slices along ``dim``: equal ones, or of the given
     ``sizes``, one a rank."""
@@ -34,6 +34,9 @@ class Shard:
     def __str__(self) -> str:
         sizes = f", sizes={list(self.sizes)}" if self.sizes is not None else ""
         return f"S({self.dim}{sizes})"
+
+    def __repr__(self) -> str:
+        return f"Shard{str(self)[1:]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,160 @@
+"""The Spec itself: reading graphs, meshes, groups, ranks."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spec.programs import RANKS, SEQUENTIAL, SPMD, SYMBOLIC_SEQUENTIAL
+
+import shardproof
+from shardproof import InputError, Mesh, Replicate, Shard, Spec
+from shardproof.ir.graph import Mesh as GraphMesh
+from shardproof.ir.graph import Program
+from shardproof.ir.sizes import symbol
+from shardproof.ir.text import parse_graph
+from shardproof.ops.base import infer_types
+from shardproof.spec.load import members
+
+INPUTS = {"x": Shard(0), "w": Replicate()}
+
+
+def spec(**more: Any) -> Spec:
+    arguments: dict[str, Any] = {
+        "sequential": SEQUENTIAL,
+        "distributed": RANKS,
+        "mesh": Mesh(tp=2),
+        "inputs": INPUTS,
+    }
+    return Spec.from_graphs(**(arguments | more))
+
+
+def test_public_names_are_there_and_few() -> None:
+    assert len(shardproof.__all__) <= 15
+    for name in shardproof.__all__:
+        assert getattr(shardproof, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        shardproof.nothing  # noqa: B018
+
+
+def test_mesh() -> None:
+    assert Mesh(dp=2, tp=4).size == 8
+    assert str(Mesh(dp=2, tp=4)) == "dp=2, tp=4"
+    assert Mesh(tp="N").extent("tp") == symbol("N")
+    assert Mesh(tp=2 * symbol("N")).size == 2 * symbol("N")
+    for wrong in (0, -1, 2.5, True, "2", "a b"):
+        with pytest.raises(InputError, match="the mesh axis 'tp' has size"):
+            Mesh(tp=wrong)  # type: ignore[arg-type]
+
+
+def test_graphs_from_paths_texts_and_objects(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "seq.txt", tmp_path / "r0.txt.xz"
+    plain.write_text(SEQUENTIAL)
+    packed.write_bytes(lzma.compress(RANKS[0].encode()))
+    graph = parse_graph(RANKS[1], infer_types).graph
+    problem = spec(sequential=plain, distributed=[str(packed), graph]).resolve()
+    assert [g.rank for g in problem.distributed.graphs] == [0, 1]
+    assert problem.name == "seq"
+    assert spec(name="mine").resolve().name == "mine"
+    program = Program(GraphMesh.of(tp=2), problem.distributed.graphs)
+    assert spec(distributed=program).resolve().distributed is program
+
+
+def test_a_single_graph_is_one_rank_or_all_ranks() -> None:
+    one = spec(distributed=SEQUENTIAL, mesh=None, inputs={"*": Replicate()}).resolve()
+    assert one.distributed.graphs[0].rank == 0
+    assert not one.distributed.spmd
+    inputs = {"x": Replicate(), "w1": Shard(1), "w2": Shard(0)}
+    everyone = spec(sequential=SYMBOLIC_SEQUENTIAL, distributed=SPMD, inputs=inputs, mesh=None)
+    assert everyone.resolve().distributed.spmd
+
+
+def test_resolving_is_done_once() -> None:
+    once = spec()
+    assert once.resolve() is once.resolve()
+
+
+def test_names() -> None:
+    assert spec().named("a").name == "a"
+    assert spec(name="b").named("a").name == "b"
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"distributed": RANKS[:1]}, "1 graphs for a mesh of 2 rank(s)", "distributed"),
+    ({"mesh": Mesh(tp=4)}, "2 graphs for a mesh of 4 rank(s)", "distributed"),
+    ({"mesh": Mesh(tp="N")}, "2 graphs for a mesh of N rank(s)", "distributed"),
+    ({"distributed": RANKS[::-1]}, "graph 0 of the list says that it is rank 1", "distributed[0]"),
+    ({"distributed": [RANKS[0]] * 2}, "the same graph is given for two ranks", "distributed"),
+    ({"distributed": RANKS[1]}, "one graph, of rank 1, for a mesh of 2 ranks", "distributed"),
+    ({"distributed": SPMD}, "the graph says mesh tp=N, the Spec says tp=2", "mesh"),
+    (
+        {"distributed": [t.replace("tp=2", "dp=2") for t in RANKS]},
+        "the graph says mesh dp=2, the Spec says tp=2",
+        "mesh",
+    ),
+    ({"sequential": "nowhere.txt"}, "cannot read nowhere.txt: No such file", "nowhere.txt"),
+    ({"sequential": 3}, "3 is no graph", "Spec.from_graphs"),
+    ({"sequential": "graph g\n%x = input f3[2]"}, "unknown element type 'f3'", "<text>:2:12"),
+    (
+        {"sequential": "graph g\nrank 1\n%x = input f32[2]\n%y = all_reduce(%x) "
+         '{op="sum", group=(0, 0)}\nreturn %y'},
+        "names a rank twice",
+        "<text>",
+    ),
+    ({"dropout": "on"}, "dropout='on'", "Spec.from_graphs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "what", "where"), WRONG, ids=[w[1][:40] for w in WRONG])
+def test_wrong_specs(more: dict[str, Any], what: str, where: str) -> None:
+    with pytest.raises(InputError) as caught:
+        spec(**more).resolve()
+    assert what in caught.value.what
+    assert caught.value.where == where
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("a.txt", b"\xff\xfe\n", "line 1 is not UTF-8 text"),
+        ("a.xz", b"no xz", "not an xz file"),
+        ("a.txt", b"graph g\n" + b"#" * (65 << 20), "it has more than 64 MiB"),
+        ("a.xz", lzma.compress(b"graph g\n" + b"#" * (65 << 20), preset=0), "more than 64 MiB"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, name: str, content: bytes, what: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        spec(sequential=path).resolve()
+    assert what in caught.value.what
+    assert caught.value.where == str(path)
+
+
+def test_members_of_groups() -> None:
+    mesh = GraphMesh.of(dp=2, tp=2)
+    assert members("g", "tp", 3, mesh) == (2, 3)
+    assert members("g", "dp", 3, mesh) == (1, 3)
+    assert members("g", ("dp", "tp"), 3, mesh) == (0, 1, 2, 3)
+    assert members("g", "all", 3, mesh) == (0, 1, 2, 3)
+    assert members("g", "self", 3, mesh) == (3,)
+    assert members("g", [0, 1], 1, mesh) == (0, 1)
+    assert members("g", [(0, 1), (2, 3)], 3, mesh) == (2, 3)
+    assert members("g", [(0, 1)], 3, mesh) == (0, 1)
+    assert members("g", lambda r: [r, r + 1], 1, mesh) == (1, 2)
+    assert members("g", "tp", 0, GraphMesh(())) == (0,)
+    with pytest.raises(InputError, match="'pp' is not a mesh axis"):
+        members("g", "pp", 0, mesh)
+
+
+def test_facts_are_assumptions() -> None:
+    problem = spec(
+        groups={"42": "tp"}, constants={"_c0": 0}, kernels={"my.op": str.upper}
+    ).resolve()
+    texts = [(a.kind, a.text) for a in problem.assumptions]
+    assert ("group", "group '42' is tp") in texts
+    assert ("constant", "_c0 = 0") in texts
+    assert ("kernel", "my.op means upper") in texts
