@@ -343,7 +343,7 @@ def _split_interval(lo: Size, hi: Size, n2: Size) -> list[tuple[Size, Size, Size
     if rl != 0:
         out.append((ql, ql + 1, rl, n2))
         a = ql + 1
-    if lt(a, qh):
+    if _occupied(a, qh):
         out.append((a, qh, 0, n2))
     if rh != 0:
         out.append((qh, qh + 1, 0, rh))
@@ -556,10 +556,8 @@ def _slice_axis(v: Val, d: int, f: int, a: Size, b: Size, keep_axis: bool = Fals
     cells = []
     for c in v.cells:
         l, h = smax(c.lo[j], a), smin(c.hi[j], b)
-        if at_least(l, h):
+        if not _occupied(l, h):
             continue
-        if not lt(l, h):
-            raise Undecided(f"cannot order {l} and {h}")
         lo = (*c.lo[:j], l - a, *c.lo[j + 1 :])
         hi = (*c.hi[:j], h - a, *c.hi[j + 1 :])
         cells.append(Cell(lo, hi, map_lin(c.lin, lambda t: shift_axis(t, j, a))))
@@ -656,13 +654,24 @@ def meet(lo1: Box, hi1: Box, lo2: Box, hi2: Box) -> tuple[Box, Box] | None:
     """Intersection of two boxes; None when empty.
 
     Raises:
-        Undecided: whether it is empty depends on symbols.
+        Undecided: the order of its borders depends on symbols.
     """
     lo = tuple(map(smax, lo1, lo2))
     hi = tuple(map(smin, hi1, hi2))
-    for a, b in zip(lo, hi, strict=True):
-        if at_least(a, b):
-            return None
-        if not lt(a, b):
-            raise Undecided(f"cannot order {a} and {b}")
+    if not all(_occupied(a, b) for a, b in zip(lo, hi, strict=True)):
+        return None
     return lo, hi
+
+
+def _occupied(a: Size, b: Size) -> bool:
+    """Whether ``[a, b)`` has to be kept. A range that may be empty for some symbol values is
+    kept: what a cell says of no elements is true.
+
+    Raises:
+        Undecided: even ``a <= b`` depends on symbols.
+    """
+    if at_least(a, b):
+        return False
+    if not at_least(b, a):
+        raise Undecided(f"cannot order {a} and {b}")
+    return True

@@ -166,9 +166,8 @@ class CollectSpmd:
         cells = []
         for c in v.cells:
             pairs = [self._sum_term(t, k, sym, n) for t, k in c.lin]
-            lin = self.ev.folder.fold(c.lo, c.hi, lincomb(self.ev.table, pairs))
-            cells.append(Cell(c.lo, c.hi, lin))
-        return blocks.normalise(v.dims, cells)
+            cells.append(Cell(c.lo, c.hi, lincomb(self.ev.table, pairs)))
+        return self.ev.folder.value(blocks.normalise(v.dims, cells))
 
     def _sum_term(self, t: Term, k: Coef, sym: Symbol, n: Size) -> tuple[Term, Coef]:
         _no_rank_coef(k, sym)

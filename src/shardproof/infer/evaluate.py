@@ -39,7 +39,7 @@ class Evaluator:
         self.products = Products(self.table, self.fired)
         self.guards = Guards(self.products)
         self.folder = Folder(self.table, self.products)
-        self.lookups = Lookups(self.table, self.products, self.guards)
+        self.lookups = Lookups(self.table, self.products, self.guards, self.folder)
         self.reasons: dict[int, str] = {}
         self.undefined: set[int] = set()
         self._opaque: dict[Any, int] = {}
@@ -143,8 +143,8 @@ class Evaluator:
             pairs = [(t, c * k) for lin, k in zip(lins, coefs, strict=True) for t, c in lin]
             if const != 0:
                 pairs.extend(constant(const, len(lo)))
-            cells.append(Cell(lo, hi, self.folder.fold(lo, hi, lincomb(self.table, pairs))))
-        return blocks.normalise(dims, cells)
+            cells.append(Cell(lo, hi, lincomb(self.table, pairs)))
+        return self.folder.value(blocks.normalise(dims, cells))
 
     def _monomial(self, a: alg.Monomial, vals: list[Val], out: TensorType) -> Val:
         if len(vals) == 2 and a.exponents == (1, 1):
@@ -155,8 +155,8 @@ class Evaluator:
         cells = []
         for lo, hi, lins in boxes:
             lin = self.products.multiply(lo, hi, list(zip(lins, a.exponents, strict=True)))
-            cells.append(Cell(lo, hi, self.folder.fold(lo, hi, lin)))
-        return blocks.normalise(dims, cells)
+            cells.append(Cell(lo, hi, lin))
+        return self.folder.value(blocks.normalise(dims, cells))
 
     def _pointwise(self, a: alg.Pointwise, vals: list[Val], out: TensorType) -> Val:
         dims, boxes = self._overlay(vals, out.shape)
@@ -222,19 +222,13 @@ class Evaluator:
             count = product(product(together.dims[together.labels.index(x)]) for x in summed)
             value = scale_val(value, ratio(1, count))
         value = self._zero_where_empty(value, out)
-        return self._folded(value)
+        return self.folder.value(value)
 
     def _zero_where_empty(self, v: Val, out: TensorType) -> Val:
         """A sum over nothing is zero."""
         if v.cells or any(s == 0 for s in out.shape):
             return v
         return blocks.filled(out.shape, lambda n: ())
-
-    def _folded(self, v: Val) -> Val:
-        if all(len(c.lin) < 2 for c in v.cells):
-            return v
-        cells = [Cell(c.lo, c.hi, self.folder.fold(c.lo, c.hi, c.lin)) for c in v.cells]
-        return blocks.normalise(v.dims, cells)
 
     def _extremum(self, a: alg.Extremum, vals: list[Val], out: TensorType) -> Val:
         v = vals[0]
@@ -438,8 +432,8 @@ class Evaluator:
             neg = lincomb(self.table, [*((t, -k) for t, k in c), *constant(ONE, len(lo))])
             pairs = self.products.expand(lo, hi, [(c, ONE), (x, ONE)])
             pairs += self.products.expand(lo, hi, [(neg, ONE), (y, ONE)])
-            cells.append(Cell(lo, hi, self.folder.fold(lo, hi, lincomb(self.table, pairs))))
-        return blocks.normalise(dims, cells)
+            cells.append(Cell(lo, hi, lincomb(self.table, pairs)))
+        return self.folder.value(blocks.normalise(dims, cells))
 
     def _select_index(self, vals: list[Val], out: TensorType, other: Any) -> Index | None:
         if not vals[0].index:

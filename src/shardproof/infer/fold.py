@@ -7,7 +7,7 @@ of a deep network one term wide.
 
 from __future__ import annotations
 
-from shardproof.infer.blocks import Box, Lin, Term
+from shardproof.infer.blocks import Box, Cell, Lin, Term, Val, normalise
 from shardproof.infer.coef import Coef
 from shardproof.infer.naming import IOTA, UNIT, Instance, Table
 from shardproof.infer.products import Products, compose
@@ -21,6 +21,13 @@ class Folder:
 
     def __init__(self, table: Table, products: Products) -> None:
         self.table, self.products = table, products
+
+    def value(self, v: Val) -> Val:
+        """Fold every cell. Cells must have been merged: a name covers all that has one form."""
+        if all(len(c.lin) < 2 for c in v.cells):
+            return v
+        cells = [Cell(c.lo, c.hi, self.fold(c.lo, c.hi, c.lin)) for c in v.cells]
+        return normalise(v.dims, cells)
 
     def fold(self, lo: Box, hi: Box, lin: Lin) -> Lin:
         """``lead * name`` if the sum has a name (the sequential side gives it one)."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from shardproof.infer import blocks
 from shardproof.infer.blocks import Box, Cell, Lin, Term, Unsupported, Val, insert_axes
 from shardproof.infer.coef import ONE
+from shardproof.infer.fold import Folder
 from shardproof.infer.integers import WHOLE, Guards, Index, Piece, clip, identity, in_table
 from shardproof.infer.labels import bring_together, project
 from shardproof.infer.naming import IOTA, Table
@@ -24,8 +25,10 @@ from shardproof.ir.sizes import Size, at_least, smax, smin
 class Lookups:
     """Gather and scatter over one naming table."""
 
-    def __init__(self, table: Table, products: Products, guards: Guards) -> None:
-        self.table, self.products, self.guards = table, products, guards
+    def __init__(
+        self, table: Table, products: Products, guards: Guards, folder: Folder
+    ) -> None:
+        self.table, self.products, self.guards, self.folder = table, products, guards, folder
         self.assumed: list[str] = []
 
     # ---- gathers
@@ -260,7 +263,7 @@ class Lookups:
             pairs += self.products.expand(lo, hi, [(neg, ONE), (a, ONE)])
             pairs += self.products.expand(lo, hi, [(h, ONE), (b, ONE)])
             cells.append(Cell(lo, hi, lincomb(self.table, pairs)))
-        return blocks.normalise(aligned[0].dims, cells)
+        return self.folder.value(blocks.normalise(aligned[0].dims, cells))
 
     # ---- small helpers
 
