@@ -214,6 +214,16 @@ def logsigmoid_grad(b: Builder, v: Values, attrs: Attrs) -> Value:
     return b.emit("mul", v[0], b.emit("sigmoid", b.emit("neg", v[1])))
 
 
+def hardswish_grad(b: Builder, v: Values, attrs: Attrs) -> Value:
+    """0 up to -3, dy from 3 on, dy * (x / 3 + 1 / 2) between them."""
+    dy, x = v
+    line = shifted(b, scaled(b, x, Fraction(1, 3)), HALF)
+    right = b.emit("compare", x, kind="ge", value=Fraction(3))
+    bent = b.emit("where", right, dy, b.emit("mul", dy, line))
+    left = b.emit("compare", x, kind="le", value=Fraction(-3))
+    return b.emit("masked_fill", bent, left, value=Fraction(0))
+
+
 def hardsigmoid_grad(b: Builder, v: Values, attrs: Attrs) -> Value:
     dy = scaled(b, v[0], Fraction(1, 6))
     return b.emit("clamp_grad", dy, v[1], min=Fraction(-3), max=Fraction(3))

@@ -160,7 +160,8 @@ GRADIENTS = (
     Row("hardsigmoid_grad", lambda dy, x: _clamp_grad(dy / 6, x, -3, 3),
         "dy / 6 where -3 < x < 3, else 0.", de.hardsigmoid_grad),
     Row("hardswish_grad", _hardswish_grad,
-        "dy times the derivative of hardswish at x, which is 0 at -3 and 1 at 3."),
+        "dy times the derivative of hardswish at x, which is 0 at -3 and 1 at 3.",
+        de.hardswish_grad),
 )  # fmt: skip
 
 
