@@ -194,8 +194,8 @@ def test_random_masks_are_paired_in_order() -> None:
     assert graphs[1].output_names == ["x", "drop_0", "drop_1"]
     assert [v.name for v in graphs[1].inputs] == ["x", "m", "n"]
     random = [a.text for a in found.assumptions if a.kind == "random"]
-    assert random[0].startswith("drop_0: random mask, = sequential m, placement S(0)")
-    assert random[1].startswith("drop_1: random mask, = sequential n, placement R")
+    assert random[0].startswith("drop_0: the sequential random input of name m, S(0) (proposed")
+    assert random[1].startswith("drop_1: the sequential random input of name n, R (proposed")
 
 
 def test_random_masks_that_do_not_pair() -> None:

@@ -150,11 +150,26 @@ def test_members_of_groups() -> None:
         members("g", "pp", 0, mesh)
 
 
-def test_facts_are_assumptions() -> None:
+def test_facts_are_assumptions_where_the_importer_used_them() -> None:
+    def doubled(ctx: Any, x: Any) -> Any:
+        """Twice its argument."""
+        return ctx.scale(x, 2)
+
+    text = (
+        "class G(torch.nn.Module):\n"
+        '    def forward(self, x: "f32[8]"):\n'
+        '        y: "f32[8]" = torch.ops.my.double.default(x)\n'
+        '        z: "f32[8]" = torch.ops._c10d_functional.all_reduce.default(y, "sum", "42")\n'
+        "        return (z,)\n"
+    )
     problem = spec(
-        groups={"42": "tp"}, constants={"_c0": 0}, kernels={"my.op": str.upper}
+        sequential=text,
+        distributed=[text, text + "\n"],
+        inputs={"x": Replicate()},
+        groups={"42": "tp", "unused": "self"},
+        kernels={"my.double": doubled},
     ).resolve()
     texts = [(a.kind, a.text) for a in problem.assumptions]
-    assert ("group", "group '42' is tp") in texts
-    assert ("constant", "_c0 = 0") in texts
-    assert ("kernel", "my.op means upper") in texts
+    assert ("kernel", "my.double means: Twice its argument.") in texts
+    assert ("group", "group '42' is ranks 0, 1") in texts
+    assert not any("unused" in text for _, text in texts)

@@ -140,9 +140,10 @@ class InputRelation:
         where = f"random input {v.name}, {label}"
         value = lowering.define(v.name, placement, source, where)
         lowering.returns(v.name, value, v.type, where)
-        text = f"random mask, = sequential {source}, placement "
-        text += f"{describe(placement, self.program.mesh)} proposed from its shape"
-        self._say("random", text, v.name)
+        same = "the same name" if source == v.name else f"name {source}"
+        placed = describe(placement, self.program.mesh)
+        text = f"the sequential random input of {same}, {placed} (proposed: paired by order, "
+        self._say("random", text + "placed by shape)", v.name)
 
     def _record(self, name: str, rule: Rule, where: str) -> None:
         if is_placement(rule):

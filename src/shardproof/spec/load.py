@@ -110,7 +110,24 @@ def _load_fx(text: str, label: str, rank: int, mesh: Mesh, facts: Facts) -> Load
         raise InputError(error.what, where, error.expected, error.next_step) from error
     graph = result.graph
     graph.rank = rank
-    return Loaded(graph, None, list(result.random_inputs), list(result.assumptions))
+    return Loaded(graph, None, list(result.random_inputs), _said(result.assumptions, facts))
+
+
+def _said(assumptions: list[Assumption], facts: Facts) -> list[Assumption]:
+    """The importer's assumptions, with what the user's kernels say of themselves. Which node
+    drew which random input is left out: the Spec says how each of them lies."""
+    kernels = {
+        a.text: Assumption("kernel", f"{name} means: {_described(kernel)}")
+        for a in assumptions
+        for name, kernel in facts.kernels.items()
+        if a.kind == "kernel" and a.text.startswith(name.removesuffix(".default") + " ")
+    }
+    return [kernels.get(a.text, a) for a in assumptions if a.kind != "random"]
+
+
+def _described(kernel: object) -> str:
+    doc = (getattr(kernel, "__doc__", None) or "").strip().split("\n")[0]
+    return doc or f"the function {getattr(kernel, '__name__', repr(kernel))} of the Spec"
 
 
 def members(name: str, rule: GroupRule, rank: int, mesh: Mesh) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from shardproof.ir.graph import Mesh as GraphMesh
 from shardproof.spec.inputs import Fixed, InputRelation, Rule
 from shardproof.spec.load import Facts, GraphSource, GroupRule, Loaded, load
 from shardproof.spec.outputs import Obligations, OutputRule
-from shardproof.spec.problem import Assumption, Problem
+from shardproof.spec.problem import Problem
 
 if TYPE_CHECKING:
     from shardproof.report.diagnostic import Verdict
@@ -142,7 +142,6 @@ class Spec:
         assumptions = [
             *relation.assumptions,
             *obligations.assumptions,
-            *self._facts(),
             *(a for part in (sequential, *loaded) for a in part.assumptions),
         ]
         problem = Problem(
@@ -226,19 +225,3 @@ class Spec:
             expected="the same mesh",
             next_step="correct Mesh(...) or the mesh line of the graph",
         )
-
-    def _facts(self) -> list[Assumption]:
-        facts = self.facts
-        out = [
-            Assumption("group", f"group {name!r} is {_said(rule)}")
-            for name, rule in facts.groups.items()
-        ]
-        out += [Assumption("constant", f"{k} = {_said(v)}") for k, v in facts.constants.items()]
-        out += [Assumption("kernel", f"{k} means {_said(v)}") for k, v in facts.kernels.items()]
-        return out
-
-
-def _said(value: object) -> str:
-    if callable(value):
-        return str(getattr(value, "__name__", "a function")).replace("<lambda>", "a function")
-    return shorten(str(value))

@@ -1,0 +1,1 @@
+../src/shardproof/examples/grad_accumulation.py

@@ -1,0 +1,1 @@
+../src/shardproof/examples/layernorm_gradient.py

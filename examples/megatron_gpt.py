@@ -1,0 +1,1 @@
+../src/shardproof/examples/megatron_gpt.py

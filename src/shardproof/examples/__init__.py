@@ -1,0 +1,1 @@
+"""Specs of captured programs: worked examples, the demo, and the default benchmark."""
