@@ -181,6 +181,13 @@ def test_opaque_outputs() -> None:
         out("opaque", target="k", shapes=((B,), ()), dtypes=("f32",))
 
 
+def test_nothing_is_known_of_opaque_outputs() -> None:
+    """Not even that two of them are equal: attributes that nobody declared may differ."""
+    attrs: dict[str, AttrValue] = {"target": "k", "shapes": ((2,), (2,)), "dtypes": ("f32", "f32")}
+    outputs = [*known()["opaque"].algebra((), attrs), *known()["opaque"].algebra((), attrs)]
+    assert len(set(outputs)) == 4
+
+
 LOOKUPS = [
     ("take_rows", (np.zeros((4, 2)), np.array([1, 4])), {}, "4 is outside [0, 4)"),
     ("take_rows", (np.zeros((4, 2)), np.array([-1])), {}, "-1 is outside [0, 4)"),

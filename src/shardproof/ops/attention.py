@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from shardproof.ir.builder import Builder
-from shardproof.ir.graph import Attrs, AttrValue, TensorType, Value
+from shardproof.ir.graph import Attrs, AttrValue, TensorType, Value, is_bool
 from shardproof.ir.sizes import Size
 from shardproof.ops import attributes as at
 from shardproof.ops.base import Array, ShapeError, Signature
@@ -51,8 +51,10 @@ def _types(inputs: Types, attrs: Attrs) -> Types:
     return TensorType(real, (*q.shape[:3], v.shape[3])), TensorType(real, shape[:3])
 
 
-def _extra(attrs: Attrs) -> tuple[AttrValue, ...]:
-    return at.flag(attrs, "causal"), at.number(attrs, "scale")
+def _extra(attrs: Attrs, mask: Types) -> tuple[AttrValue, ...]:
+    # A boolean mask and the same zeros and ones as numbers to add are different functions.
+    boolean = tuple(is_bool(m.dtype) for m in mask)
+    return at.flag(attrs, "causal"), at.number(attrs, "scale"), *boolean
 
 
 def _mask_labels(mask: Types, q: TensorType, k: TensorType) -> tuple[tuple[str, ...], ...]:
@@ -65,7 +67,7 @@ def _algebra(inputs: Types, attrs: Attrs) -> tuple[Signature, ...]:
     operands = (_Q, _K, _V, *_mask_labels(tuple(mask), q, k))
     # The causal rule compares positions of queries and keys, so it needs both axes whole.
     positions = ("t",) if at.flag(attrs, "causal") else ()
-    whole, extra = ("s", "d", *positions), _extra(attrs)
+    whole, extra = ("s", "d", *positions), _extra(attrs, tuple(mask))
     return (
         Signature("attention", operands, _OUT, whole, extra, linear=(2,)),
         Signature("attention.lse", operands, _LSE, (*whole, "e"), extra, unused=(2,)),
@@ -160,14 +162,13 @@ def _grad_algebra(inputs: Types, attrs: Attrs) -> tuple[Signature, ...]:
     _, q, k, _, _, _, *mask = inputs
     operands = (_OUT, _Q, _K, _V, _OUT, _LSE, *_mask_labels(tuple(mask), q, k))
     positions = ("t", "s") if at.flag(attrs, "causal") else ()
+    extra = _extra(attrs, tuple(mask))
 
     def part(
         name: str, output: tuple[str, ...], whole: str, unused: tuple[int, ...] = ()
     ) -> Signature:
         axes = tuple(dict.fromkeys((*whole, *positions)))
-        return Signature(
-            f"attention_grad.{name}", operands, output, axes, _extra(attrs), (0,), unused
-        )
+        return Signature(f"attention_grad.{name}", operands, output, axes, extra, (0,), unused)
 
     # With the saved log-sum-exp the weight of one pair of query and key needs no other pair.
     return part("q", _Q, "sde"), part("k", _K, "tde"), part("v", _V, "td", (3, 4))

@@ -222,9 +222,13 @@ class Collective:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Opaque:
-    """Nothing is known; what depends on the output is unproved. ``reason`` is shown."""
+    """Nothing is known; what depends on the output is unproved. ``reason`` is shown.
+
+    Equal only to itself: two applications to equal operands may differ (in attributes, or by
+    chance), and so may two outputs of one application.
+    """
 
     reason: str
 
