@@ -136,6 +136,16 @@ def _scatter_shapes(members: Sequence[Member]) -> ProtocolError | None:
         return None
     if len(sizes) != len(members) or sum(sizes) != whole:
         return _error("sizes", f"sizes {sizes} do not cut {whole} for the members", members)
+    return _own_parts(members, sizes)
+
+
+def _own_parts(members: Sequence[Member], sizes: Sequence[Size]) -> ProtocolError | None:
+    """``extent``, where given, is the member's own part."""
+    for member, part in zip(members, sizes, strict=True):
+        own = member[1].attrs.get("extent", part)
+        if own != part:
+            text = f"rank {member[0]} takes {own} elements, its part is {part}"
+            return _error("sizes", text, members)
     return None
 
 
@@ -150,16 +160,30 @@ def _exchange_shapes(members: Sequence[Member]) -> ProtocolError | None:
     if found:
         return found
     count = len(members)
-    for i, (s, (_, n)) in enumerate(zip(sends, members, strict=True)):
-        r = recvs[i]
-        if s is None or r is None or len(s) != count or len(r) != count:
-            return _error("sizes", "every member needs one send and one receive size", members)
-        if sum(s) != n.inputs[0].shape[split]:
+    if any(s is None or len(s) != count for s in (*sends, *recvs)):
+        return _error("sizes", "every member needs one send and one receive size", members)
+    for s, (_, n) in zip(sends, members, strict=True):
+        if sum(s or ()) != n.inputs[0].shape[split]:
             return _error("sizes", f"send sizes {s} do not cut the tensor", members)
-        for j, other in enumerate(recvs):
-            if other is not None and len(other) == count and s[j] != other[i]:
+    if split != concat:
+        found = _own_parts(members, sends[0] or ())
+        # Along the other dim every piece has its sender's extent.
+        rows = tuple(n.inputs[0].shape[concat] for _, n in members)
+        sends = [(n,) * count for n in rows]
+    return found or _pieces(members, sends, recvs)
+
+
+def _pieces(
+    members: Sequence[Member],
+    sends: Sequence[tuple[Size, ...] | None],
+    recvs: Sequence[tuple[Size, ...] | None],
+) -> ProtocolError | None:
+    """Every piece has the extent that its receiver expects."""
+    for i, sent in enumerate(sends):
+        for j, got in enumerate(recvs):
+            if sent is not None and got is not None and sent[j] != got[i]:
                 a, b = members[i], members[j]
-                text = f"rank {a[0]} sends {s[j]} to rank {b[0]}, which expects {other[i]}"
+                text = f"rank {a[0]} sends {sent[j]} to rank {b[0]}, which expects {got[i]}"
                 return _error("sizes", text, (a, b))
     return None
 
