@@ -18,10 +18,11 @@ from shardproof.replay.resize import Resized, keep_sizes
 from shardproof.replay.run import Environment, run_graph, run_program
 from shardproof.spec.problem import Obligation, Problem
 
-# Tensors smaller than this are compared with it: rounding noise of a value that is zero over the
-# reals must not look like a difference. With a tolerance of 1e-9 an absolute difference of 1e-14
-# still counts.
+# A tensor smaller than this is compared with it: rounding noise of a value that is zero over the
+# reals must not look like a difference. The noise grows with the other values of the program, so
+# the floor is the larger of an absolute one and one relative to the largest expected value.
 FLOOR = 1e-5
+RELATIVE_FLOOR = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,20 @@ def replay_problem(
     except ReplayFault as fault:
         out.fault = fault
         return out
+    largest = _largest(question, sequential)
     for obligation in question.obligations:
-        out.comparisons += compare(question, obligation, sequential, ranks)
+        out.comparisons += compare(question, obligation, sequential, ranks, largest)
+    return out
+
+
+def _largest(problem: Problem, sequential: Environment) -> float:
+    """The largest finite magnitude of the outputs that are compared."""
+    out = 0.0
+    for ob in problem.obligations:
+        v = problem.sequential.output(ob.seq_output)
+        if v is not None:
+            x = np.abs(sequential[v].astype(np.float64 if v.dtype[0] != "c" else np.complex128))
+            out = max(out, float(np.max(x, where=np.isfinite(x), initial=0.0)))
     return out
 
 
@@ -106,9 +119,14 @@ def _concrete(problem: Problem) -> Problem:
 
 
 def compare(
-    problem: Problem, ob: Obligation, sequential: Environment, ranks: Sequence[Environment]
+    problem: Problem,
+    ob: Obligation,
+    sequential: Environment,
+    ranks: Sequence[Environment],
+    largest: float = 0.0,
 ) -> list[Comparison]:
-    """One obligation on every rank that returns it."""
+    """One obligation on every rank that returns it; ``largest`` magnitude of all outputs."""
+    floor = max(FLOOR, RELATIVE_FLOOR * largest)
     value = problem.sequential.output(ob.seq_output)
     if value is None:
         return []
@@ -124,7 +142,7 @@ def compare(
         env = run_graph(expected, {v.name: sequential[value] for v in expected.inputs})
         (want,) = expected.outputs
         assert isinstance(want, Value)
-        out.append(_difference(ob, rank, env[want], found[rank]))
+        out.append(_difference(ob, rank, env[want], found[rank], floor))
     return out
 
 
@@ -147,7 +165,7 @@ def _distributed_values(
     }
 
 
-def _difference(ob: Obligation, rank: int, want: Array, got: Array) -> Comparison:
+def _difference(ob: Obligation, rank: int, want: Array, got: Array, floor: float) -> Comparison:
     if want.shape != got.shape:
         text = f"shape {list(got.shape)}, expected {list(want.shape)}"
         return Comparison(ob, rank, inf, note=text)
@@ -160,7 +178,7 @@ def _difference(ob: Obligation, rank: int, want: Array, got: Array) -> Compariso
     size = float(np.max(np.abs(want), where=finite, initial=0.0))
     other = float(np.max(np.abs(got), where=finite & np.isfinite(got), initial=0.0))
     with np.errstate(all="ignore"):
-        error = np.abs(got - want) / max(size, other, FLOOR)
+        error = np.abs(got - want) / max(size, other, floor)
     error = np.where(valid & (got != want) & ~np.isfinite(error), inf, error)
     error = np.where(valid & (got != want), error, 0.0)
     index = tuple(int(k) for k in np.unravel_index(int(np.argmax(error)), error.shape))
