@@ -126,7 +126,7 @@ def arange(ctx: LowerContext, start: Any, end: Any, step: Any, dtype: str | None
     return ctx.cast(values, out)
 
 
-def _whole(x: Any) -> Size | None:
+def _whole(x: Any) -> Any:
     if isinstance(x, float):
         return int(x) if x.is_integer() else None
     return x

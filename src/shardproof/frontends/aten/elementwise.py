@@ -20,7 +20,8 @@ _ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "round", "trunc": "trunc
 _REAL = {
     name: name
     for name in (
-        "exp log log1p expm1 sqrt rsqrt reciprocal sin cos tan tanh sigmoid silu erf erfc"
+        "exp exp2 log log2 log10 log1p expm1 sqrt rsqrt reciprocal sin cos tan asin acos atan "
+        "sinh cosh tanh sigmoid silu mish erf erfc hardswish hardsigmoid"
     ).split()
 }
 
@@ -36,10 +37,14 @@ def _unary(op: str, kind: str) -> Any:
     return rule
 
 
+_PRIMS = (
+    "neg abs sign floor ceil round trunc exp exp2 log log2 log10 log1p expm1 sqrt rsqrt "
+    "reciprocal sin cos tan asin acos atan sinh cosh tanh erf erfc"
+).split()
 for _table, _kind in ((_KEEPS_INTEGERS, "any"), (_ROUNDING, "rounding"), (_REAL, "real")):
     for _name, _op in _table.items():
         register(f"aten.{_name}.default", _unary(_op, _kind))
-        if f"prims.{_name}.default" != "prims.fix.default":
+        if _name in _PRIMS:
             register(f"prims.{_name}.default", _unary(_op, _kind))
 
 
@@ -51,17 +56,6 @@ def _relu(ctx: LowerContext, self: Value) -> Value:
 @lowers("aten.square.default")
 def _square(ctx: LowerContext, self: Value) -> Value:
     return ctx.mul(self, self)
-
-
-@lowers("aten.log2.default", "aten.log10.default")
-def _log_base(ctx: LowerContext, self: Value) -> Value:
-    base = 2 if "log2" in ctx.statement.target else 10
-    return ctx.scale(ctx.emit("log", ctx.floating(self)), 1 / math.log(base))
-
-
-@lowers("aten.exp2.default")
-def _exp2(ctx: LowerContext, self: Value) -> Value:
-    return ctx.emit("exp", ctx.scale(ctx.floating(self), math.log(2)))
 
 
 @lowers("aten.deg2rad.default")
@@ -248,9 +242,7 @@ def _remainder(ctx: LowerContext, self: Any, other: Any) -> Value:
 
 @lowers("aten.fmod.Tensor", "aten.fmod.Scalar")
 def _fmod(ctx: LowerContext, self: Value, other: Any) -> Value:
-    a, b = _pair(ctx, self, other)
-    whole = ctx.cast(ctx.emit("trunc", div(ctx, a, b)), promote((a.type, b.type)))
-    return ctx.sub(a, ctx.mul(whole, b))
+    return ctx.emit("fmod", *_pair(ctx, self, other))
 
 
 def _pair(ctx: LowerContext, a: Any, b: Any) -> tuple[Value, Value]:
@@ -260,21 +252,20 @@ def _pair(ctx: LowerContext, a: Any, b: Any) -> tuple[Value, Value]:
     return ctx.widen(a, b), ctx.value(b, a)
 
 
-for _name, _op in (("maximum", "maximum"), ("minimum", "minimum"), ("atan2", "atan2")):
-    register(
-        f"aten.{_name}.default",
-        lambda ctx, self, other, op=_op: ctx.emit(op, self, other),
-    )
+def _binary(op: str) -> Any:
+    def rule(ctx: LowerContext, self: Value, other: Value) -> Value:
+        return ctx.emit(op, self, other)
+
+    return rule
 
 
-@lowers("aten.fmax.default", "aten.max.other", "prims.fmax.default")
-def _fmax(ctx: LowerContext, self: Value, other: Value) -> Value:
-    return ctx.emit("maximum", self, other)
-
-
-@lowers("aten.fmin.default", "aten.min.other", "prims.fmin.default")
-def _fmin(ctx: LowerContext, self: Value, other: Value) -> Value:
-    return ctx.emit("minimum", self, other)
+for _op, _names in {
+    "maximum": "aten.maximum.default aten.fmax.default aten.max.other prims.fmax.default",
+    "minimum": "aten.minimum.default aten.fmin.default aten.min.other prims.fmin.default",
+    "atan2": "aten.atan2.default",
+}.items():
+    for _name in _names.split():
+        register(_name, _binary(_op))
 
 
 @lowers("aten.pow.Tensor_Scalar")
@@ -292,7 +283,7 @@ def _pow_scalar(ctx: LowerContext, self: Value, exponent: Any) -> Value:
     return ctx.emit("power", x, exponent=n)
 
 
-@lowers("aten.pow.Tensor_Tensor", "prims.pow.default", "aten.pow.Scalar", "aten.float_power.Tensor")
+@lowers("aten.pow.Tensor_Tensor", "prims.pow.default", "aten.pow.Scalar")
 def _pow(ctx: LowerContext, self: Any, exponent: Any) -> Value:
     known = ctx.constant_of(exponent) if isinstance(exponent, Value) else None
     if known is not None and not is_scalar(self):

@@ -29,30 +29,42 @@ def _each(rule: Rule) -> Rule:
     return lowered
 
 
-_BINARY: dict[str, Rule] = {"add": el.add, "sub": el.sub, "mul": el.mul, "div": el.div}
-_TERNARY: dict[str, Rule] = {"addcmul": el.addcmul, "addcdiv": el.addcdiv, "lerp": el.lerp}
-for _name, _rule in {**_BINARY, **_TERNARY}.items():
-    for _overload in ("Scalar", "List", "ScalarList", "Tensor"):
-        lowers(f"aten._foreach_{_name}.{_overload}")(_each(_rule))
+_LISTS: tuple[tuple[str, Rule, str], ...] = (
+    ("add", el.add, "Scalar List ScalarList Tensor"),
+    ("sub", el.sub, "Scalar List ScalarList"),
+    ("mul", el.mul, "Scalar List ScalarList Tensor"),
+    ("div", el.div, "Scalar List ScalarList Tensor"),
+    ("addcmul", el.addcmul, "Scalar ScalarList"),
+    ("addcdiv", el.addcdiv, "Scalar ScalarList"),
+    ("lerp", el.lerp, "Scalar List ScalarList"),
+)
+_UNARY = "neg abs sqrt rsqrt reciprocal exp log sign floor ceil round trunc sigmoid tanh"
+_BOUNDS = {
+    "maximum": "maximum", "clamp_min": "maximum", "minimum": "minimum", "clamp_max": "minimum",
+}  # fmt: skip
 
-for (
-    _name
-) in "neg abs sqrt rsqrt reciprocal exp log sign floor ceil round trunc sigmoid tanh".split():
-    _found = find(f"aten.{_name}")
-    assert _found is not None
-    lowers(f"aten._foreach_{_name}.default")(_each(_found))
 
-for _name, _overloads in {
-    "maximum": "Scalar List ScalarList", "minimum": "Scalar List ScalarList",
-    "clamp_min": "Scalar List ScalarList", "clamp_max": "Scalar List ScalarList",
-}.items():  # fmt: skip
-    _op = "maximum" if _name in ("maximum", "clamp_min") else "minimum"
-
-    def _bound(ctx: LowerContext, self: Value, other: Any, op: str = _op) -> Value:
+def _bound(op: str) -> Rule:
+    def rule(ctx: LowerContext, self: Value, other: Any) -> Value:
         return ctx.emit(op, self, ctx.value(other, self))
 
-    for _overload in _overloads.split():
-        lowers(f"aten._foreach_{_name}.{_overload}")(_each(_bound))
+    return rule
+
+
+def _declare() -> None:
+    for name, rule, overloads in _LISTS:
+        for overload in overloads.split():
+            lowers(f"aten._foreach_{name}.{overload}")(_each(rule))
+    for name in _UNARY.split():
+        found = find(f"aten.{name}")
+        assert found is not None
+        lowers(f"aten._foreach_{name}.default")(_each(found))
+    for name, op in _BOUNDS.items():
+        for overload in ("Scalar", "List", "ScalarList"):
+            lowers(f"aten._foreach_{name}.{overload}")(_each(_bound(op)))
+
+
+_declare()
 
 
 @lowers("aten._foreach_pow.Scalar", "aten._foreach_pow.List", "aten._foreach_pow.ScalarList")

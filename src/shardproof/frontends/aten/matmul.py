@@ -45,8 +45,9 @@ def _addmm_activation(
     ctx: LowerContext, self: Value, mat1: Value, mat2: Value, *, beta: Any = 1, alpha: Any = 1,
     use_gelu: bool = False,
 ) -> Value:  # fmt: skip
-    y = _addmm(ctx, self, mat1, mat2, beta=beta, alpha=alpha)
-    return ctx.emit("gelu", y, approximate="tanh") if use_gelu else ctx.emit("relu", y)
+    if use_gelu:
+        raise Unsupported("which gelu _addmm_activation computes depends on the device")
+    return ctx.emit("relu", _addmm(ctx, self, mat1, mat2, beta=beta, alpha=alpha))
 
 
 @lowers("aten.addbmm.default")

@@ -44,16 +44,15 @@ def _leaky_relu(
     # The sign of the result is that of the input, so either may be given.
     if self_is_result and not negative_slope > 0:
         raise Unsupported("leaky_relu_backward from the result with a slope <= 0")
-    positive = ctx.compare("gt", self, 0)
-    return ctx.where(positive, grad_output, ctx.scale(grad_output, negative_slope))
+    return ctx.emit("leaky_relu_grad", grad_output, self, slope=ctx.number(negative_slope))
 
 
 @lowers("aten.hardtanh_backward.default")
 def _hardtanh(
     ctx: LowerContext, grad_output: Value, self: Value, min_val: Any, max_val: Any
 ) -> Value:
-    outside = ctx.logic("or", ctx.compare("le", self, min_val), ctx.compare("ge", self, max_val))
-    return ctx.masked_fill(grad_output, outside, 0)
+    low, high = ctx.number(min_val), ctx.number(max_val)
+    return ctx.emit("clamp_grad", grad_output, self, min=low, max=high)
 
 
 @lowers("aten.elu_backward.default")
@@ -63,21 +62,31 @@ def _elu(
 ) -> Value:  # fmt: skip
     if input_scale != 1 or is_result:
         raise Unsupported("elu_backward from the result, or with an input scale")
-    x = self_or_result
-    negative = ctx.mul(grad_output, ctx.scale(ctx.emit("exp", x), alpha))
-    return ctx.scale(ctx.where(ctx.compare("gt", x, 0), grad_output, negative), scale)
+    g = ctx.emit("elu_grad", grad_output, self_or_result, alpha=ctx.number(alpha))
+    return g if scale == 1 else ctx.scale(g, scale)
 
 
 @lowers("aten.softplus_backward.default")
 def _softplus(
     ctx: LowerContext, grad_output: Value, self: Value, beta: Any, threshold: Any
 ) -> Value:
-    return ctx.mul(grad_output, ctx.emit("sigmoid", ctx.scale(self, beta)))
+    x = self if beta == 1 else ctx.scale(self, beta)
+    return ctx.emit("softplus_grad", grad_output, x)
 
 
 @lowers("aten.log_sigmoid_backward.default")
 def _log_sigmoid(ctx: LowerContext, grad_output: Value, self: Value, buffer: Any) -> Value:
-    return ctx.mul(grad_output, ctx.emit("sigmoid", ctx.emit("neg", self)))
+    return ctx.emit("logsigmoid_grad", grad_output, self)
+
+
+@lowers("aten.hardsigmoid_backward.default")
+def _hardsigmoid(ctx: LowerContext, grad_output: Value, self: Value) -> Value:
+    return ctx.emit("hardsigmoid_grad", grad_output, self)
+
+
+@lowers("aten.hardswish_backward.default")
+def _hardswish(ctx: LowerContext, grad_output: Value, self: Value) -> Value:
+    return ctx.emit("hardswish_grad", grad_output, self)
 
 
 @lowers("aten.native_dropout_backward.default")

@@ -61,40 +61,51 @@ def _amin(
     return extremum(ctx, "min", self, dims_of(self, dim), keepdim)
 
 
-@lowers("aten.max.dim")
-def _max_dim(
-    ctx: LowerContext, self: Value, dim: int, keepdim: bool = False
-) -> tuple[Value | None, ...]:
-    d = dim_of(self, dim)
-    return (
-        extremum(ctx, "max", self, (d,) if self.shape else (), keepdim) if ctx.wanted(0) else None,
-        _arg(ctx, self, d, keepdim) if ctx.wanted(1) else None,
-    )
+def _with_position(kind: str) -> Any:
+    def rule(
+        ctx: LowerContext, self: Value, dim: int, keepdim: bool = False
+    ) -> tuple[Value | None, ...]:
+        d = dim_of(self, dim)
+        dims = (d,) if self.shape else ()
+        return (
+            extremum(ctx, kind, self, dims, keepdim) if ctx.wanted(0) else None,
+            _position(ctx, "arg" + kind, self, d, keepdim) if ctx.wanted(1) else None,
+        )
+
+    return rule
 
 
-@lowers("aten.min.dim")
-def _min_dim(
-    ctx: LowerContext, self: Value, dim: int, keepdim: bool = False
-) -> tuple[Value | None, ...]:
-    d = dim_of(self, dim)
-    low = ctx.wanted(1)
-    return (
-        extremum(ctx, "min", self, (d,) if self.shape else (), keepdim) if ctx.wanted(0) else None,
-        _arg(ctx, ctx.emit("neg", self), d, keepdim) if low else None,
-    )
+for _kind in ("max", "min"):
+    lowers(f"aten.{_kind}.dim")(_with_position(_kind))
 
 
-def _arg(ctx: LowerContext, x: Value, d: int, keepdim: bool) -> Value:
-    return ctx.emit("argmax", x, dim=d, keepdim=keepdim)
+def _position(ctx: LowerContext, op: str, x: Value, d: int, keepdim: bool) -> Value:
+    if not x.shape:
+        return ctx.full(0, (), "i64")
+    return ctx.emit(op, x, dim=d, keepdim=keepdim)
 
 
 @lowers("aten.argmax.default", "aten.argmin.default")
 def _argmax(ctx: LowerContext, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    x = ctx.emit("neg", self) if "argmin" in ctx.statement.target else self
+    op = ctx.statement.target.split(".")[1]
     if dim is not None:
-        return _arg(ctx, x, dim_of(x, dim), keepdim)
-    out = _arg(ctx, ctx.reshape(x, (product(x.shape),)), 0, False)
-    return ctx.reshape(out, (1,) * len(x.shape)) if keepdim else out
+        return _position(ctx, op, self, dim_of(self, dim), keepdim)
+    out = _position(ctx, op, ctx.reshape(self, (product(self.shape),)), 0, False)
+    return ctx.reshape(out, (1,) * len(self.shape)) if keepdim else out
+
+
+@lowers("aten.prod.default")
+def _prod(ctx: LowerContext, self: Value, *, dtype: str | None = None) -> Value:
+    x = summand(ctx, self, dtype)
+    return ctx.emit("prod", x, dims=dims_of(x, None), keepdim=False)
+
+
+@lowers("aten.prod.dim_int")
+def _prod_dim(
+    ctx: LowerContext, self: Value, dim: int, keepdim: bool = False, *, dtype: str | None = None
+) -> Value:
+    x = summand(ctx, self, dtype)
+    return ctx.emit("prod", x, dims=dims_of(x, dim), keepdim=keepdim)
 
 
 @lowers("aten.any.default", "aten.any.dim", "aten.any.dims")
@@ -108,8 +119,7 @@ def _all(ctx: LowerContext, self: Value, dim: Any = None, keepdim: bool = False)
 
 
 def _over_truth(ctx: LowerContext, kind: str, x: Value, dim: Any, keepdim: bool) -> Value:
-    bits = ctx.cast(ctx.truth(x), "i64")
-    return ctx.compare("ne", extremum(ctx, kind, bits, dims_of(x, dim), keepdim), 0)
+    return extremum(ctx, kind, ctx.truth(x), dims_of(x, dim), keepdim)
 
 
 # ------------------------------------------------------------------------------ variance

@@ -86,19 +86,22 @@ def _flip(ctx: LowerContext, self: Value, dims: Any) -> Value:
     return ctx.concat([ctx.slice(self, d, k, k + 1) for k in range(n - 1, -1, -1)], d)
 
 
-@lowers("aten.constant_pad_nd.default", "aten.pad.default")
-def _pad(ctx: LowerContext, self: Value, pad: Any, mode: Any = 0, value: Any = None) -> Value:
-    if isinstance(mode, str):
-        if mode != "constant":
-            raise Unsupported(f"padding mode {mode!r}")
-        fill = 0 if value is None else value
-    else:
-        fill = mode
+@lowers("aten.constant_pad_nd.default")
+def _constant_pad(ctx: LowerContext, self: Value, pad: Any, value: Any = 0) -> Value:
     x = self
     for k in range(len(pad) // 2):
         d = dim_of(x, -1 - k)
-        x = _pad_dim(ctx, x, d, pad[2 * k], pad[2 * k + 1], fill)
+        x = _pad_dim(ctx, x, d, pad[2 * k], pad[2 * k + 1], value)
     return x
+
+
+@lowers("aten.pad.default")
+def _pad(
+    ctx: LowerContext, self: Value, pad: Any, mode: str = "constant", value: Any = None
+) -> Value:
+    if mode != "constant":
+        raise Unsupported(f"padding mode {mode!r}")
+    return _constant_pad(ctx, self, pad, 0 if value is None else value)
 
 
 def _pad_dim(ctx: LowerContext, x: Value, d: int, before: Size, after: Size, fill: Any) -> Value:
