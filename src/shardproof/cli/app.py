@@ -30,7 +30,7 @@ def check(
     target: str,
     /,
     *,
-    json: str | None = None,
+    json: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     full: Annotated[bool, Parameter(negative="")] = False,
     replay: bool = True,
     debug: Debug = False,

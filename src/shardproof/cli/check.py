@@ -39,6 +39,8 @@ def report(verdict: Verdict, *, json: str | None, full: bool) -> None:
 
 
 def _check_writable(path: Path) -> None:
+    if path.name.startswith("-"):
+        raise _unwritable(path, "it looks like an option")
     if path.is_dir():
         raise _unwritable(path, "it is a folder")
     if not path.parent.is_dir():
