@@ -269,7 +269,7 @@ def _pairings(
     one operand may always change places, whole operands only where the function is symmetric
     in them."""
     choices = [list(_orders(lin)) for lin in at_hand]
-    if commutative and len(at_hand) > 1:
+    if commutative and len(at_hand) > 1 and all(len(lin) == 1 for lin in at_hand):
         singles = [lin[0] for lin in at_hand]
         for order in islice(_orders(tuple(singles)), MAX_PAIRINGS):
             yield [(n[0][0], t) for n, (t, _) in zip(named, order, strict=True)]

@@ -59,6 +59,7 @@ class Products:
 
     def __init__(self, table: Table, fired: dict[str, int]) -> None:
         self.table, self.fired = table, fired
+        self.assumed: list[str] = []
 
     def fire(self, lemma: str) -> None:
         self.fired[lemma] = self.fired.get(lemma, 0) + 1
@@ -282,12 +283,20 @@ class Products:
             acc[t] = acc.get(t, Fraction(0)) + e
             if acc[t] > 1 and self.table.atoms[t.atom].boolean:
                 acc[t] = ONE
+        for t, e in acc.items():
+            if e == 0:
+                self._assume_nonzero(t)
         out = [(t, e) for t, e in acc.items() if e != 0]
-        if len(out) < len(acc):
-            self.fire("cancelled-factor")
         if len(out) > MAX_FACTORS:
             raise Unsupported("a product with too many factors")
         return out
+
+    def _assume_nonzero(self, t: Term) -> None:
+        """``x / x = 1`` holds where ``x`` is not zero, that is where both programs are defined."""
+        self.fire("cancelled-factor")
+        text = f"{self.table.atoms[t.atom].name} is nowhere zero (the program divides by it)"
+        if text not in self.assumed:
+            self.assumed.append(text)
 
     def _guards(self, lo: Box, hi: Box, factors: list[Factor]) -> list[Factor] | None:
         changed = True

@@ -15,6 +15,7 @@ from shardproof.collectives.match import CollectiveStep, Schedule, match
 from shardproof.infer import blocks
 from shardproof.infer.blocks import Val
 from shardproof.infer.collect import Collect, CollectSpmd
+from shardproof.infer.cover import covered
 from shardproof.infer.equal import Equality
 from shardproof.infer.evaluate import Evaluator
 from shardproof.infer.repeat import Replayer
@@ -232,12 +233,16 @@ class Runner:
         found = self._memo.get(key)
         if found is None:
             found = self.node(node, env)
-            if not any(self._has_undefined(v) for v in found):
+            if not self._unlike_itself(node, found):
                 self._memo[key] = found
         return found
 
-    def _has_undefined(self, v: Val) -> bool:
-        return any(t.atom in self.ev.undefined for c in v.cells for t, _ in c.lin)
+    def _unlike_itself(self, node: Node, found: list[Val]) -> bool:
+        """Whether two calls may give different values: undefined contents, unknown operators."""
+        rules = alg.lookup(node.op).algebra(tuple(v.type for v in node.inputs), node.attrs)
+        if any(isinstance(r, alg.Opaque) for r in rules):
+            return True
+        return any(t.atom in self.ev.undefined for v in found for c in v.cells for t, _ in c.lin)
 
     def _collective(self, step: CollectiveStep, env: list[Env]) -> None:
         members = step.members
@@ -296,7 +301,18 @@ class Runner:
         for j in out:
             if j.found is not None and j.expected is not None and not j.reason:
                 j.holds, j.reason = equality.check(j.found, j.expected)
+        if seq is not None and not self._covers(ob, seq):
+            for j in out:
+                j.holds, j.reason = False, "the parts of the ranks do not make up the whole output"
         return out
+
+    def _covers(self, ob: Obligation, seq: Value) -> bool:
+        """Whether the declared parts of all ranks make up the sequential output."""
+        whole = blocks.atom_val(self.ev.table.fresh(seq.name), seq.shape)
+        relations = [g for g in ob.expected if g is not None]
+        parts = [v for g in relations for v in self.view_graph(g, {g.inputs[0]: whole}) if v]
+        program = self.problem.distributed
+        return covered(parts, seq.shape, program.mesh if program.spmd else None)
 
     def _add_partials(self, ob: Obligation, judged: list[Judged]) -> None:
         """Replace each rank's value by the sum over the declared mesh axes."""

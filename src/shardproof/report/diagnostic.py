@@ -105,6 +105,7 @@ class Verdict:
     lemmas: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    replay: str = ""
     certificate: str = "certificate not checked"
 
     @property

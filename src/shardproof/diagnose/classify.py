@@ -1,0 +1,241 @@
+"""Name the kind of a cause from the meanings of its operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from shardproof.diagnose.facts import (
+    FACTOR,
+    NO_MEANING,
+    ORDER,
+    SUM,
+    Facts,
+    is_local_extremum,
+    out_of_order,
+)
+from shardproof.diagnose.near import Near, nearest
+from shardproof.diagnose.trace import Place, Site, Tracer
+from shardproof.infer.blocks import Val
+from shardproof.infer.coef import Coef, format_coef
+from shardproof.infer.describe import describe
+from shardproof.infer.naming import UNIT
+from shardproof.infer.run import Inference
+
+
+@dataclass(slots=True)
+class Cause:
+    """What a finding says before it is dressed up: its code, a message, the value that carries
+    the wrong meaning, and the sequential operator nearest to what was meant."""
+
+    code: str
+    message: str
+    wrong: Place | None = None
+    near: Near | None = None
+    expected: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class Classifier:
+    """Causes of one inference."""
+
+    def __init__(self, inf: Inference, facts: Facts, tracer: Tracer) -> None:
+        self.inf, self.facts, self.tracer = inf, facts, tracer
+
+    def classify(self, site: Site) -> Cause:
+        """The kind of cause at a site."""
+        v = self.tracer.meaning((site.rank, site.value))
+        undefined = self._undefined(v)
+        if undefined is not None:
+            return undefined
+        near = self._near(v)
+        found = (
+            self._partial_operand(site)
+            or self._factor(site, v)
+            or self._order(site)
+            or self._extremum_operand(site)
+        )
+        if found is not None:
+            found.near = found.near or near
+            return found
+        return self._other(site, near)
+
+    # ---- the value itself
+
+    def _undefined(self, v: Val | None) -> Cause | None:
+        if v is None:
+            return None
+        ev = self.inf.evaluator
+        if any(t.atom in ev.undefined for c in v.cells for t, _ in c.lin):
+            return Cause("SP130", "contents that nobody has written reach an output")
+        for c in v.cells:
+            for t, _ in c.lin:
+                for a in self.facts.roots([t.atom]):
+                    reason = ev.reasons.get(a, "")
+                    if "may leave the table" in reason:
+                        return Cause("SP131", reason)
+        return None
+
+    def _near(self, v: Val | None) -> Near | None:
+        if v is None:
+            return None
+        atoms = [t.atom for c in v.cells for t, _ in c.lin]
+        roots = self.facts.roots(atoms)
+        return nearest(self.inf, roots[0]) if roots else None
+
+    # ---- operands
+
+    def _partial_operand(self, site: Site) -> Cause | None:
+        """A partial sum met an operator that is not linear in it, or a complete summand."""
+        if site.oddity is None or site.oddity.kind not in (NO_MEANING, SUM):
+            return None
+        for p in site.operands:
+            v = self.tracer.meaning(p)
+            if v is not None and self.facts.partials(v):
+                if self._bias_everywhere(site):
+                    return Cause(
+                        "SP118",
+                        "a value that every rank holds is added to a partial sum: after the "
+                        "reduction it counts once a rank",
+                        p,
+                    )
+                return Cause(
+                    "SP110",
+                    f"%{p[1].name} is only a partial sum here, and it is used as if it were "
+                    "the complete value; a reduction over the ranks is missing or of the wrong "
+                    "kind",
+                    p,
+                )
+        return None
+
+    def _bias_everywhere(self, site: Site) -> bool:
+        """Whether the sum that was formed is later reduced (so its complete part is counted
+        again on every rank)."""
+        for p, (node, _, operands) in self.tracer._made.items():
+            if (site.rank, site.value) in operands and "group" in node.attrs:
+                return p is not None
+        return False
+
+    def _factor(self, site: Site, v: Val | None) -> Cause | None:
+        if site.oddity is None or site.oddity.kind != FACTOR or v is None:
+            return None
+        t, k = site.oddity.terms[0]
+        right = next(iter(self.facts.factors[t.atom]))
+        ratio = k / right
+        name = self.inf.evaluator.table.atoms[t.atom].name
+        reduced = site.node is not None and "group" in site.node.attrs
+        code = "SP111" if reduced or _whole(ratio) else "SP112"
+        message = f"%{site.value.name} is {_times(ratio)} the sequential {name}"
+        if reduced and _whole(ratio):
+            message += ": every rank already held the complete value, and the reduction added it up"
+        expected = f"{format_coef(right)}*{name}"
+        return Cause(code, message, (site.rank, site.value), None, expected)
+
+    def _order(self, site: Site) -> Cause | None:
+        if site.oddity is not None and site.oddity.kind == ORDER:
+            return Cause(
+                "SP115",
+                f"the pieces of %{site.value.name} stand in another order than in the "
+                "sequential value, or one of them twice",
+                (site.rank, site.value),
+            )
+        for p in site.operands:
+            v = self.tracer.meaning(p)
+            if v is not None and out_of_order(v.cells):
+                return Cause(
+                    "SP115",
+                    f"the pieces of %{p[1].name} stand in another order than in the sequential "
+                    "value, or one of them twice",
+                    p,
+                )
+        return None
+
+    def _extremum_operand(self, site: Site) -> Cause | None:
+        for p in site.operands:
+            v = self.tracer.meaning(p)
+            if v is not None and any(is_local_extremum(t) for c in v.cells for t, _ in c.lin):
+                return Cause(
+                    "SP116",
+                    f"%{p[1].name} is a maximum or minimum over this rank's part only",
+                    p,
+                )
+        return None
+
+    def _other(self, site: Site, near: Near | None) -> Cause:
+        if near is not None and near.difference == "index":
+            return Cause(
+                "SP114",
+                "the operands are pieces of the right values, but not pieces that belong together",
+                near=near,
+            )
+        if near is not None and near.difference == "attribute":
+            return Cause(
+                "SP117",
+                "the sequential program applies this operator with other attributes",
+                near=near,
+            )
+        collective = site.node is not None and "group" in site.node.attrs
+        if collective:
+            return Cause(
+                "SP113",
+                "this collective combines values that do not make up one sequential value "
+                "(wrong group, operation or dim)",
+                near=near,
+            )
+        return Cause(
+            "SP117", "the sequential program has no such operator on these operands", near=near
+        )
+
+    # ---- an output that has a meaning, only not the one declared
+
+    def output(self, place: Place, found: Val, expected: Val, partial_name: str) -> Cause:
+        """The cause where an output itself is a plain sequential value, but the wrong one."""
+        ev = self.inf.evaluator
+        want = describe(ev, expected)
+        a, b = _atoms(found), _atoms(expected)
+        if self.facts.partials(found) and a == b:
+            return Cause(
+                "SP121" if partial_name == "gradient" else "SP110",
+                f"%{place[1].name} is only a partial sum on each rank; a later reduction over "
+                "the ranks, outside the captured graph, would mend it",
+                place,
+                expected=want,
+            )
+        ratio = _ratio(found, expected)
+        if a == b and ratio is not None and ratio != 1:
+            code = "SP111" if _whole(ratio) else "SP112"
+            return Cause(
+                code, f"%{place[1].name} is {_times(ratio)} the declared value", place,
+                expected=want,
+            )  # fmt: skip
+        if a == b:
+            return Cause(
+                "SP114",
+                f"%{place[1].name} holds another part of the sequential value than declared",
+                place,
+                expected=want,
+            )
+        return Cause("SP203", f"%{place[1].name} is another value than declared", place, expected=want)
+
+
+def _atoms(v: Val) -> set[int]:
+    return {t.atom for c in v.cells for t, _ in c.lin if t.atom != UNIT}
+
+
+def _ratio(a: Val, b: Val) -> Coef | None:
+    if len(a.cells) != 1 or len(b.cells) != 1:
+        return None
+    x, y = a.cells[0].lin, b.cells[0].lin
+    if len(x) != 1 or len(y) != 1 or x[0][0].atom != y[0][0].atom:
+        return None
+    return x[0][1] / y[0][1]
+
+
+def _whole(ratio: Coef) -> bool:
+    return isinstance(ratio, Fraction) and ratio.denominator == 1 and ratio > 1
+
+
+def _times(ratio: Coef) -> str:
+    if ratio == 2:
+        return "twice"
+    return f"{format_coef(ratio)} times"

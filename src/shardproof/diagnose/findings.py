@@ -1,0 +1,227 @@
+"""From failed obligations to findings: one cause, one finding."""
+
+from __future__ import annotations
+
+from shardproof.collectives.errors import ProtocolError
+from shardproof.collectives.errors import Site as ProtocolSite
+from shardproof.diagnose.classify import Cause, Classifier
+from shardproof.diagnose.codes import lookup
+from shardproof.diagnose.facts import Facts
+from shardproof.diagnose.near import site_node
+from shardproof.diagnose.trace import Place, Site, Tracer
+from shardproof.infer.describe import describe
+from shardproof.infer.run import Inference, Judged
+from shardproof.ir.graph import Node, Origin, Value
+from shardproof.report.diagnostic import Finding, OperandMeaning, Span
+
+PROTOCOL = {
+    "order": "SP100",
+    "missing": "SP101",
+    "deadlock": "SP101",
+    "wait": "SP103",
+    "use_before_wait": "SP103",
+}
+MAX_CAUSES = 8
+
+
+class Findings:
+    """Findings of one inference that did not prove everything."""
+
+    def __init__(self, inf: Inference) -> None:
+        self.inf = inf
+        self.facts = Facts(inf)
+        self.tracer = Tracer(inf, self.facts)
+        self.classifier = Classifier(inf, self.facts, self.tracer)
+
+    def all(self) -> list[Finding]:
+        """Protocol findings if there are any (nothing after them is meaningful), else one
+        finding a cause, in execution order."""
+        schedule = self.inf.schedule
+        if schedule is not None and schedule.errors:
+            return [protocol(e) for e in schedule.errors]
+        merged: dict[object, tuple[int, Finding]] = {}
+        for j in self.inf.judged:
+            if not j.holds:
+                self._add(j, merged)
+        found = [f for _, f in sorted(merged.values(), key=lambda x: x[0])]
+        return found[:MAX_CAUSES]
+
+    def _add(self, j: Judged, merged: dict[object, tuple[int, Finding]]) -> None:
+        graph = self.inf.problem.distributed.graphs[j.graph]
+        value = graph.output(j.obligation.dist_output)
+        if value is None or j.found is None or j.expected is None:
+            finding = self._uncovered(j)
+            self._merge(merged, ("missing", j.obligation.dist_output), 10**9, finding, j)
+            return
+        place = (j.graph, value)
+        sites = self.tracer.sites(place)
+        if self.facts.oddity(j.found) is None or not sites:
+            self._add_output(j, place, merged)
+            return
+        site = sites[0]
+        cause = self.classifier.classify(site)
+        key = (cause.code, _node_name(site.node, site.value))
+        self._merge(merged, key, site.order, self._dress(site, cause), j)
+
+    def _add_output(
+        self, j: Judged, place: Place, merged: dict[object, tuple[int, Finding]]
+    ) -> None:
+        assert j.found is not None and j.expected is not None
+        kind = "gradient" if len(self.inf.problem.obligations) > 1 else ""
+        cause = self.classifier.output(place, j.found, j.expected, kind)
+        site = self.tracer.site(place)
+        site.carriers = self.tracer.carriers(place)
+        key: object = (cause.code,) if cause.code in ("SP110", "SP121") else (
+            cause.code,
+            place[1].name,
+        )
+        finding = self._dress(site, cause)
+        finding.found = describe(self.inf.evaluator, j.found)
+        self._merge(merged, key, max(site.order, 0), finding, j)
+
+    def _merge(
+        self,
+        merged: dict[object, tuple[int, Finding]],
+        key: object,
+        order: int,
+        finding: Finding,
+        j: Judged,
+    ) -> None:
+        if key in merged:
+            order, finding = min(merged[key][0], order), merged[key][1]
+        rank_of = self.inf.problem.distributed.graphs[j.graph].rank
+        ranks = [j.graph] if not self.inf.symbolic_ranks else []
+        for r in finding.ranks and ranks or ranks:
+            if r not in finding.ranks:
+                finding.ranks.append(r)
+        name = j.obligation.seq_output
+        if name not in finding.affected:
+            finding.affected.append(name)
+        finding.ranks.sort()
+        merged[key] = (order, finding)
+        del rank_of
+
+    def _uncovered(self, j: Judged) -> Finding:
+        code = lookup("SP120")
+        return Finding(
+            "SP120",
+            code.title,
+            f"the distributed program does not return %{j.obligation.dist_output}",
+            certain=False,
+            notes=[j.reason] if j.reason else [],
+        )
+
+    def _dress(self, site: Site, cause: Cause) -> Finding:
+        ev = self.inf.evaluator
+        node = site.node
+        v = self.tracer.meaning((site.rank, site.value))
+        finding = Finding(
+            cause.code,
+            lookup(cause.code).title,
+            cause.message,
+            certain=False,
+            primary=span("distributed", node, site.value),
+            ranks=[] if self.inf.symbolic_ranks else [site.rank],
+            axes=[a for a, n in self.inf.problem.distributed.mesh.axes if n != 1],
+            collective=self._collective(site, cause),
+            expected=cause.expected,
+            found=describe(ev, v) if v is not None else "",
+            notes=list(cause.notes),
+        )
+        for rank, value in site.operands[:6]:
+            if rank != site.rank and node is not None and "group" not in node.attrs:
+                continue
+            meaning = self.tracer.meaning((rank, value))
+            if meaning is not None:
+                name = value.name if rank == site.rank else f"{value.name} (rank {rank})"
+                finding.operands.append(OperandMeaning(name, describe(ev, meaning)))
+        if cause.near is not None:
+            finding.secondary = span("sequential", cause.near.node, None)
+        elif cause.wrong is not None:
+            finding.secondary = self._sequential_span(cause.wrong)
+        finding.notes.extend(self._where_from(site, cause))
+        return finding
+
+    def _collective(self, site: Site, cause: Cause) -> str:
+        if site.node is not None and "group" in site.node.attrs:
+            return f"{site.node.op} {_node_name(site.node, site.value)}"
+        for place in self._way(site, cause):
+            node = self.tracer.node(place)
+            if node is not None and "group" in node.attrs:
+                return f"{node.op} {_node_name(node, place[1])}"
+        return ""
+
+    def _way(self, site: Site, cause: Cause) -> list[Place]:
+        return self.tracer.carriers(cause.wrong) if cause.wrong is not None else site.carriers
+
+    def _where_from(self, site: Site, cause: Cause) -> list[str]:
+        """Where the wrong operand got its meaning."""
+        notes = []
+        starts = [cause.wrong] if cause.wrong is not None else site.operands
+        for start in starts[:4]:
+            way = self.tracer.carriers(start)
+            first = way[-1]
+            node = self.tracer.node(first)
+            if node is None:
+                continue
+            meaning = self.tracer.meaning(first)
+            if first == (site.rank, site.value) or meaning is None:
+                continue
+            notes.append(
+                f"%{start[1].name} has its meaning from {_node_name(node, first[1])} "
+                f"({_where(node.origin)}) on rank {first[0]}: "
+                f"{describe(self.inf.evaluator, meaning)}"
+            )
+        return notes
+
+    def _sequential_span(self, place: Place) -> Span | None:
+        v = self.tracer.meaning(place)
+        if v is None:
+            return None
+        for c in v.cells:
+            for t, _ in c.lin:
+                node = site_node(self.inf.evaluator.table.atoms[t.atom])
+                if node is not None and not self.inf.evaluator.table.is_foreign(t.atom):
+                    return span("sequential", node, None)
+        return None
+
+
+def span(graph: str, node: Node | None, value: Value | None, label: str = "") -> Span | None:
+    """The place of a node in the user's program."""
+    if node is None:
+        return Span(graph, value.name, "input", label=label) if value is not None else None
+    o = node.origin
+    return Span(
+        graph, _node_name(node, value), node.op, o.file, o.line, o.function, o.code, label
+    )
+
+
+def _node_name(node: Node | None, value: Value | None) -> str:
+    if node is not None and node.source:
+        return node.source
+    if value is not None:
+        return value.name
+    return node.outputs[0].name if node is not None and node.outputs else ""
+
+
+def _where(origin: Origin) -> str:
+    return f"{origin.file}:{origin.line}" if origin.file else "no source line"
+
+
+def protocol(error: ProtocolError) -> Finding:
+    """A protocol violation as a finding; it is certain, its witness is a step of every rank."""
+    code = PROTOCOL.get(error.kind, "SP102")
+    first: ProtocolSite | None = error.sites[0] if error.sites else None
+    finding = Finding(
+        code,
+        lookup(code).title,
+        error.message,
+        certain=True,
+        ranks=error.ranks,
+        notes=[str(s) for s in error.sites],
+    )
+    if first is not None and first.node is not None:
+        outs = first.node.outputs
+        finding.primary = span("distributed", first.node, outs[0] if outs else None)
+        finding.collective = f"{first.node.op} {first.name}"
+    return finding

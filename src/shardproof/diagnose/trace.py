@@ -1,0 +1,141 @@
+"""From a wrong output back to the operator where things went wrong.
+
+Walk from the output to operands that are odd themselves; an odd value whose operands are not odd
+is where a cause enters. Integer and boolean values are not followed: a mask of ids is naturally
+odd, and what it does to real values shows in those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shardproof.collectives.match import CollectiveStep
+from shardproof.diagnose.facts import Facts, Oddity, is_partial, out_of_order
+from shardproof.infer.blocks import Val
+from shardproof.infer.run import Inference
+from shardproof.ir.graph import Node, Value, is_float
+
+Place = tuple[int, Value]  # (graph, value)
+
+
+@dataclass(slots=True)
+class Site:
+    """An operator where a cause enters: ``rank``, ``node``, its output and operands, what is
+    odd, and the position in the schedule. ``carriers`` are values that brought a wrong meaning
+    to it, outermost first."""
+
+    rank: int
+    node: Node | None
+    value: Value
+    oddity: Oddity | None
+    order: int
+    operands: list[Place] = field(default_factory=list)
+    carriers: list[Place] = field(default_factory=list)
+
+
+class Tracer:
+    """Dataflow of all ranks of one inference."""
+
+    def __init__(self, inf: Inference, facts: Facts) -> None:
+        self.inf, self.facts = inf, facts
+        self._made: dict[Place, tuple[Node, int, list[Place]]] = {}
+        self._index()
+
+    def _index(self) -> None:
+        if self.inf.schedule is None:
+            for k, graph in enumerate(self.inf.problem.distributed.graphs):
+                for order, node in enumerate(graph.nodes):
+                    for v in node.outputs:
+                        self._made[k, v] = (node, order, [(k, x) for x in node.inputs])
+            return
+        for order, step in enumerate(self.inf.schedule.steps):
+            if not isinstance(step, CollectiveStep):
+                places = [(step.rank, x) for x in step.node.inputs]
+                for v in step.node.outputs:
+                    self._made[step.rank, v] = (step.node, order, places)
+                continue
+            inputs = [(r, x) for r, n in step.members for x in n.inputs]
+            for r, n in step.members:
+                for v in n.outputs:
+                    self._made[r, v] = (n, order, inputs)
+
+    def meaning(self, place: Place) -> Val | None:
+        return self.inf.env[place[0]].get(place[1])
+
+    def node(self, place: Place) -> Node | None:
+        made = self._made.get(place)
+        return made[0] if made else None
+
+    def operands(self, place: Place) -> list[Place]:
+        made = self._made.get(place)
+        return made[2] if made else []
+
+    def sites(self, start: Place) -> list[Site]:
+        """Where causes enter on the way to ``start``, in execution order."""
+        out: list[Site] = []
+        seen: set[Place] = set()
+        todo = [start]
+        while todo:
+            place = todo.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            odd = [p for p in self.operands(place) if self._odd(p)]
+            odd = [p for p in odd if is_float(p[1].dtype)] or odd[:1]
+            if odd and not self._hides(place, odd):
+                todo.extend(odd)
+            else:
+                out.append(self.site(place))
+        return sorted(out, key=lambda s: s.order)
+
+    def _hides(self, place: Place, odd: list[Place]) -> bool:
+        """Whether every odd operand is an integer while the value is real: then the operator
+        itself is the place to show."""
+        return is_float(place[1].dtype) and not any(is_float(p[1].dtype) for p in odd)
+
+    def _odd(self, place: Place) -> bool:
+        v = self.meaning(place)
+        return v is not None and self.facts.oddity(v) is not None
+
+    def site(self, place: Place) -> Site:
+        made = self._made.get(place)
+        v = self.meaning(place)
+        odd = self.facts.oddity(v) if v is not None else None
+        if made is None:
+            return Site(place[0], None, place[1], odd, -1)
+        node, order, operands = made
+        site = Site(place[0], node, place[1], odd, order, operands)
+        for p in operands:
+            site.carriers.extend(self.carriers(p))
+        return site
+
+    def carriers(self, place: Place) -> list[Place]:
+        """The way a meaning took to ``place``: back through operators that only pass it on, to
+        the one that made it what it is."""
+        out = [place]
+        while len(out) < 40:
+            nxt = self._passed_on(out[-1])
+            if nxt is None:
+                return out
+            out.append(nxt)
+        return out
+
+    def _passed_on(self, place: Place) -> Place | None:
+        v = self.meaning(place)
+        if v is None:
+            return None
+        atoms = {t.atom for c in v.cells for t, _ in c.lin}
+        for p in self.operands(place):
+            u = self.meaning(p)
+            if u is None or u is v and p[1] is place[1]:
+                continue
+            if {t.atom for c in u.cells for t, _ in c.lin} == atoms and self._alike(u, v):
+                return p
+        return None
+
+    @staticmethod
+    def _alike(u: Val, v: Val) -> bool:
+        """Whether ``v`` can have its peculiarity from ``u``."""
+        part_u = any(is_partial(t) for c in u.cells for t, _ in c.lin)
+        part_v = any(is_partial(t) for c in v.cells for t, _ in c.lin)
+        return part_u == part_v or not part_v or out_of_order(u.cells)

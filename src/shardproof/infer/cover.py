@@ -1,0 +1,85 @@
+"""Whether the parts that the ranks hold make up the whole sequential output.
+
+Every rank's part may be right while a piece of the output is held by nobody, so this is an
+obligation of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardproof.infer.blocks import Box, Term, Unsupported, Val, full_box, meet, plain_dims
+from shardproof.infer.labels import add_boxes
+from shardproof.ir.graph import Mesh
+from shardproof.ir.sizes import Size, Undecided, linear_in, only_symbol, product
+
+
+def covered(parts: Sequence[Val], shape: Sequence[Size], mesh: Mesh | None) -> bool:
+    """Whether ``parts``, rearrangements of one atom of ``shape``, read every element of it.
+
+    With ``mesh`` set, offsets may mention its rank symbols and stand for all ranks.
+    """
+    dims = plain_dims(shape)
+    lo, hi = full_box(dims)
+    try:
+        boxes = {b for v in parts for b in _boxes(v)}
+        if mesh is not None:
+            boxes = {_all_ranks(b, mesh) for b in boxes}
+        if (lo, hi) in boxes:
+            return True
+        pieces = add_boxes([(a, b, []) for a, b in boxes])
+        inside = [m for a, b, _ in pieces if (m := meet(lo, hi, a, b)) is not None]
+        volumes = [product(y - x for x, y in zip(a, b, strict=True)) for a, b in inside]
+        total: Size = 0
+        for v in volumes:
+            total = total + v
+        return total == product(hi)
+    except (Undecided, Unsupported):
+        return False
+
+
+def _boxes(v: Val) -> list[tuple[Box, Box]]:
+    out = []
+    for c in v.cells:
+        if len(c.lin) != 1 or c.lin[0][1] != 1 or c.lin[0][0].restr:
+            raise Unsupported("a part that is not a rearrangement")
+        out.append(_image(c.lin[0][0], c.lo, c.hi))
+    return out
+
+
+def _image(t: Term, lo: Box, hi: Box) -> tuple[Box, Box]:
+    """The box of atom indices that a term reads; contiguous in every atom axis."""
+    first, last = list(t.off), []
+    for q in range(len(t.off)):
+        walks = [(w[1], lo[j], hi[j]) for j, w in enumerate(t.ax) if w is not None and w[0] == q]
+        width: Size = 1
+        while walks:
+            k = next((k for k, w in enumerate(walks) if w[0] == width), None)
+            if k is None:
+                raise Unsupported("a part with gaps")
+            s, a, b = walks.pop(k)
+            first[q] = first[q] + s * a
+            width = width * (b - a)
+        last.append(first[q] + width)
+    return tuple(first), tuple(last)
+
+
+def _all_ranks(box: tuple[Box, Box], mesh: Mesh) -> tuple[Box, Box]:
+    """The union over ranks of a box whose borders are affine in the rank."""
+    lo, hi = list(box[0]), list(box[1])
+    for axis, n in reversed(mesh.axes):
+        sym = only_symbol(mesh.index(axis)) if n != 1 else None
+        if sym is None:
+            continue
+        hit = 0
+        for q in range(len(lo)):
+            (a, b), (a2, b2) = linear_in(lo[q], sym), linear_in(hi[q], sym)
+            if b == 0 and b2 == 0:
+                continue
+            if b != b2 or a2 - a != b:
+                raise Unsupported("parts of the ranks do not tile")
+            lo[q], hi[q] = a, a + b * n
+            hit += 1
+        if hit > 1:
+            raise Unsupported("parts along a diagonal")
+    return tuple(lo), tuple(hi)

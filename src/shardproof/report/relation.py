@@ -1,0 +1,58 @@
+"""Output relations and conditions as text."""
+
+from __future__ import annotations
+
+from shardproof.ir.graph import Graph
+from shardproof.ir.sizes import symbols
+from shardproof.spec.problem import Obligation, Problem
+
+SHOWN = 4
+
+
+def expression(ob: Obligation, problem: Problem) -> str:
+    """How a sequential output is rebuilt, e.g. ``concat(rank0.logits, rank1.logits; dim=2)``."""
+    out = ob.dist_output
+    graphs = [g for g in ob.expected if g is not None]
+    n = problem.distributed.mesh.size
+    if ob.partial_over:
+        axes = ", ".join(ob.partial_over)
+        return f"sum over {axes} of rank.{out}"
+    if all(not g.nodes for g in graphs):
+        return f"{out} of every rank" if n != 1 else out
+    dim = _slice_dim(graphs)
+    if dim is not None and problem.distributed.spmd:
+        return f"concat(rank.{out} over all ranks; dim={dim})"
+    if dim is not None and len({_start(g) for g in graphs}) == len(graphs):
+        parts = [f"rank{r}.{out}" for r in range(len(graphs))]
+        if len(parts) > SHOWN:
+            parts = [*parts[:2], "...", parts[-1]]
+        return f"concat({', '.join(parts)}; dim={dim})"
+    return f"{out} by {ob.placement}"
+
+
+def _slice_dim(graphs: list[Graph]) -> int | None:
+    dims = set()
+    for g in graphs:
+        if len(g.nodes) != 1 or g.nodes[0].op != "slice":
+            return None
+        dims.add(g.nodes[0].attrs["dim"])
+    dim = dims.pop() if len(dims) == 1 else None
+    return dim if isinstance(dim, int) else None
+
+
+def _start(g: Graph) -> object:
+    return g.nodes[0].attrs["start"]
+
+
+def condition_lines(problem: Problem) -> list[str]:
+    """What the symbols of a symbolic problem stand for."""
+    found = set()
+    for g in [problem.sequential, *problem.distributed.graphs]:
+        for v in g.values():
+            for s in v.shape:
+                found |= {x.name for x in symbols(s) if x.extent is None}
+    for _, n in problem.distributed.mesh.axes:
+        found |= {x.name for x in symbols(n) if x.extent is None}
+    if not found:
+        return []
+    return [f"for all integers {', '.join(sorted(found))} >= 1"]

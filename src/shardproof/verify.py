@@ -1,0 +1,264 @@
+"""Decide one problem: infer, judge, and where it does not hold say why and show it.
+
+The order is fixed by what each word means. *refines* needs a proof of every obligation (and the
+replay of a small instance must not contradict it, else the tool itself is wrong). *refuted* needs
+a replayed counterexample or a protocol violation. Everything else is *unproved*.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shardproof.diagnose.codes import lookup
+from shardproof.diagnose.findings import Findings
+from shardproof.infer.run import Inference, infer
+from shardproof.replay.compare import replay_problem
+from shardproof.replay.errors import NotReplayable
+from shardproof.replay.instantiate import is_concrete
+from shardproof.replay.resize import resize
+from shardproof.replay.search import Search, instantiate_small, search
+from shardproof.report.diagnostic import Finding, OutputRelation, Verdict
+from shardproof.report.relation import condition_lines, expression
+from shardproof.spec.problem import Problem
+
+Progress = Callable[[str], None]
+TOLERANCE = 1e-9
+inf_error = float("inf")
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds of CPU time by stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    _last: float = field(default_factory=time.process_time)
+
+    def lap(self, stage: str) -> None:
+        now = time.process_time()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+
+
+def verify(
+    problem: Problem,
+    *,
+    fixed: dict[str, float] | None = None,
+    replay: bool = True,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Decide whether the distributed program refines the sequential one.
+
+    Args:
+        fixed: inputs that hold one constant, by name.
+        replay: whether to replay reduced instances (without, nothing can be *refuted* but by a
+            protocol violation).
+        progress: called with a short text at every stage.
+    """
+    say = progress or (lambda text: None)
+    clock = Clock()
+    inf = infer(problem, fixed=fixed, progress=say)
+    clock.lap("inference")
+    if not inf.holds and not _protocol_error(inf):
+        say("fused operators by their definitions")
+        deep = infer(problem, fixed=fixed, deep=True, progress=say)
+        clock.lap("inference")
+        inf = deep if deep.holds else inf
+    verdict = _verdict(problem, inf)
+    if inf.holds:
+        _confirm(problem, verdict, fixed, replay, say)
+    else:
+        _refute(problem, inf, verdict, fixed, replay, say)
+    clock.lap("replay")
+    verdict.seconds = clock.seconds
+    return verdict
+
+
+def _protocol_error(inf: Inference) -> bool:
+    return inf.schedule is not None and bool(inf.schedule.errors)
+
+
+def _verdict(problem: Problem, inf: Inference) -> Verdict:
+    v = Verdict(problem.name, "refines" if inf.holds else "unproved")
+    v.outputs = _relations(problem, inf)
+    v.inputs = [a.text for a in problem.assumptions if a.kind == "relation"]
+    v.assumptions = [(a.kind, a.text) for a in problem.assumptions if a.kind != "relation"]
+    v.assumptions += [("range", t) for t in inf.evaluator.lookups.assumed]
+    v.assumptions += [("defined", t) for t in inf.evaluator.products.assumed]
+    v.conditions = condition_lines(problem)
+    v.left_out = list(problem.left_out)
+    v.unknown_operators = dict(inf.unknown)
+    v.lemmas = dict(sorted(inf.evaluator.fired.items()))
+    v.nodes = {
+        "sequential": len(problem.sequential.nodes),
+        "distributed": sum(len(g.nodes) for g in problem.distributed.graphs),
+        "ranks": len(problem.distributed.graphs),
+        "evaluated": sum(len(g.nodes) for g in inf.problem.distributed.graphs),
+    }
+    return v
+
+
+def _relations(problem: Problem, inf: Inference) -> list[OutputRelation]:
+    out = []
+    for ob in problem.obligations:
+        mine = [j for j in inf.judged if j.obligation.dist_output == ob.dist_output
+                and j.obligation.seq_output == ob.seq_output]  # fmt: skip
+        proved = bool(mine) and all(j.holds for j in mine)
+        text = expression(ob, problem)
+        out.append(
+            OutputRelation(ob.seq_output, text, "proved" if proved else "open", ob.placement)
+        )
+    return out
+
+
+# ---------------------------------------------------------------- replay
+
+
+def _search(
+    problem: Problem,
+    fixed: dict[str, float] | None,
+    accept: Callable[[Problem], bool] | None = None,
+) -> Search:
+    try:
+        return search(problem, fixed_inputs=fixed, accept=accept)
+    except NotReplayable as e:
+        out = Search()
+        out.notes.append(f"not replayed: {e}")
+        return out
+
+
+def _confirm(
+    problem: Problem,
+    verdict: Verdict,
+    fixed: dict[str, float] | None,
+    replay: bool,
+    say: Progress,
+) -> None:
+    """A proof that a replay contradicts is a bug of this tool, never a verdict."""
+    if not replay:
+        return
+    say("replaying a small instance")
+    try:
+        instance, error = replay_small(problem, fixed)
+    except NotReplayable as e:
+        verdict.replay = f"the proof was not replayed: {e}"
+        return
+    verdict.replay = f"replayed at reduced sizes ({instance}): worst relative error {error:.1e}"
+    if not error <= TOLERANCE:
+        verdict.status = "unproved"
+        verdict.findings.append(
+            Finding(
+                "SP900",
+                lookup("SP900").title,
+                "the proof and the replay of a small instance disagree: this is a bug of "
+                "Shardproof, please report it with the graphs",
+                certain=False,
+                notes=[verdict.replay],
+            )
+        )
+
+
+def replay_small(problem: Problem, fixed: dict[str, float] | None) -> tuple[str, float]:
+    """Replay one reduced instance: its sizes as text, and the worst relative error.
+
+    Raises:
+        NotReplayable: the problem cannot be run.
+    """
+    concrete = problem if is_concrete(problem) else instantiate_small(problem, {})
+    resized = resize(concrete)
+    result = replay_problem(resized, 0, fixed)
+    sizes = ", ".join(f"{k} -> {v}" for k, v in list(resized.report.sizes.items())[:8])
+    if concrete is not problem:
+        sizes = ", ".join(f"{a}={n}" for a, n in concrete.distributed.mesh.axes) or sizes
+    if result.invalid:
+        raise NotReplayable(result.invalid)
+    if result.fault is not None:
+        return sizes, inf_error
+    worst = result.worst
+    return sizes, worst.error if worst is not None else 0.0
+
+
+def _refute(
+    problem: Problem,
+    inf: Inference,
+    verdict: Verdict,
+    fixed: dict[str, float] | None,
+    replay: bool,
+    say: Progress,
+) -> None:
+    say("looking for the cause")
+    findings = Findings(inf).all()
+    verdict.findings = findings
+    if _protocol_error(inf):
+        verdict.status = "refuted"
+        return
+    if replay:
+        say("looking for a counterexample")
+        found = _search(problem, fixed)
+        for f in findings:
+            f.notes.extend(n for n in found.notes if n.startswith("not replayed"))
+        if found.counterexample is not None:
+            verdict.status = "refuted"
+            _attach(found, findings, verdict)
+            _note_unwitnessed(found, findings, fixed)
+    if verdict.status == "unproved":
+        _explain_unproved(inf, verdict)
+
+
+def _attach(found: Search, findings: list[Finding], verdict: Verdict) -> None:
+    """Give the counterexample to the finding of the output it was found on."""
+    c = found.counterexample
+    assert c is not None
+    target = next((f for f in findings if c.output in f.affected), None)
+    target = target or (findings[0] if findings else None)
+    if target is None:
+        target = Finding("SP203", lookup("SP203").title, "the programs differ", certain=True)
+        findings.append(target)
+    target.counterexample = c
+    if found.fault:
+        target.notes.append(f"the distributed program stops: {found.fault}")
+    for f in findings:
+        f.certain = f is target or f.certain
+    for o in verdict.outputs:
+        if o.seq_output == c.output:
+            o.status = "refuted"
+
+
+def _note_unwitnessed(
+    found: Search, findings: list[Finding], fixed: dict[str, float] | None
+) -> None:
+    """Name the outputs of a finding whose difference no replay shows (a gradient that is
+    identically zero is partial all the same)."""
+    if found.resized is None or found.counterexample is None or found.fault:
+        return
+    result = replay_problem(found.resized, found.counterexample.seed, fixed)
+    worst: dict[str, float] = {}
+    for c in result.comparisons:
+        name = c.obligation.seq_output
+        worst[name] = max(worst.get(name, 0.0), c.error)
+    for f in findings:
+        silent = [n for n in f.affected if worst.get(n, 1.0) <= TOLERANCE]
+        if silent and len(silent) < len(f.affected):
+            f.notes.append(f"no numeric witness in this replay: {', '.join(silent)}")
+
+
+def _explain_unproved(inf: Inference, verdict: Verdict) -> None:
+    """What is missing for a proof."""
+    if inf.unknown:
+        names = ", ".join(f"{k} ({n}x)" for k, n in sorted(inf.unknown.items()))
+        verdict.findings.insert(
+            0,
+            Finding(
+                "SP200",
+                lookup("SP200").title,
+                f"operators without a declaration: {names}; what depends on them is unproved",
+                certain=False,
+                fix="declare their meaning: Spec.from_graphs(..., kernels={name: function})",
+            ),
+        )
+        return
+    for f in verdict.findings:
+        f.notes.append(
+            "not witnessed: no replayed instance differs, so this may be a missing lemma (SP201)"
+        )
