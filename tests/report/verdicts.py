@@ -17,15 +17,13 @@ def refines() -> Verdict:
         "gpt tp8",
         "refines",
         outputs=[OutputRelation("div_2", "rank0.div_2 = ... = rank7.div_2", "proved", "R")],
-        assumptions=[
-            ("relation", "primals_{1,4-5,10-11,16}: S(0)"),
-            ("relation", "primals_{2-3,7-9,13-15}: R"),
-            ("group", "group '42' is ranks 0 to 7"),
-        ],
+        inputs=["primals_{1,4-5,10-11,16}: S(0)", "primals_{2-3,7-9,13-15}: R"],
+        assumptions=[("group", "group '42' is ranks 0 to 7")],
         conditions=["N >= 2 divides the vocabulary size"],
         left_out=[f"getitem_{k}" for k in range(30)],
         lemmas={"masked_lookup": 8, "cross_entropy": 1},
-        nodes={"sequential": 400, "distributed": 3600},
+        nodes={"sequential": 400, "distributed": 3600, "ranks": 8},
+        replay="replayed at reduced sizes (768 -> 4): worst relative error 1.1e-15",
         seconds={"read": 0.41, "infer": 0.53},
     )
 
@@ -55,7 +53,7 @@ def refuted() -> Verdict:
         found="2 * seq.add_1",
         affected=[f"out_{k}" for k in range(14)],
         counterexample=Counterexample(
-            "add_1", [0], {"8": "4"}, 3, [0], 0.125, {"rank 0": 0.25}, 1.0, ["0.1"]
+            "add_1", [0], {"8": "4"}, 3, [0], 0.125, {"0": 0.25}, 1.0, ["0.1"]
         ),
         fix="divide the loss by the number of accumulation steps",
         fix_verified=True,

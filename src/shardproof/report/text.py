@@ -39,7 +39,7 @@ _STATUS_STYLE = {"refines": "bold green", "refuted": "bold red", "unproved": "bo
 _ADVICE = {
     "refines": "",
     "refuted": "",
-    "unproved": "No input was found on which the two programs differ, and no proof either.",
+    "unproved": "No proof was found, and no input on which the two programs differ.",
 }
 
 
@@ -83,7 +83,7 @@ def counts(verdict: Verdict) -> str:
     parts += [_count(len(verdict.findings), "finding")] if verdict.findings else []
     parts += [f"{len(verdict.left_out)} left out"] if verdict.left_out else []
     parts += [_count(len(verdict.assumptions), "assumption")] if verdict.assumptions else []
-    nodes = sum(verdict.nodes.values())
+    nodes = verdict.nodes.get("sequential", 0) + verdict.nodes.get("distributed", 0)
     parts += [_count(nodes, "node")] if nodes else []
     seconds = sum(verdict.seconds.values())
     parts += [f"{seconds:.1f} s"] if verdict.seconds else []
@@ -102,11 +102,14 @@ class _Report:
         yield from self.wrapped(f"{v.name}: {counts(v)}", "  ")
         if _ADVICE[v.status]:
             yield from self.wrapped(_ADVICE[v.status], "  ")
+        if v.replay:
+            yield from self.wrapped(v.replay, "  ")
         for finding in v.findings:
             yield "", ""
             yield from self.finding(finding)
         yield from self.section("output relation", self.outputs())
         yield from self.section("unknown operators", self.unknown())
+        yield from self.section("input relation", self.listed(v.inputs))
         yield from self.section("assumptions", self.assumptions())
         yield from self.section("conditions", self.listed(v.conditions))
         yield from self.section("outputs without an expectation", self.names(v.left_out))
@@ -285,11 +288,15 @@ def _replayed(c: Counterexample) -> str:
     lines = [f"{c.output}[{', '.join(map(str, c.element))}], seed {c.seed}"]
     lines[0] += f", sizes {sizes}" if sizes else ""
     lines.append(f"sequential: {c.sequential_value!r}")
-    lines += [f"{name}: {value!r}" for name, value in c.distributed_values.items()]
+    lines += [f"{_on(rank)}: {value!r}" for rank, value in c.distributed_values.items()]
     lines.append(f"relative error: {c.relative_error:.3g}")
     if c.kept_constants:
         lines.append(f"constants kept as written: {', '.join(c.kept_constants)}")
     return "\n".join(lines)
+
+
+def _on(rank: str) -> str:
+    return f"rank {rank}" if rank.isdigit() else rank
 
 
 def _ranges(ranks: list[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -125,8 +126,12 @@ class Spec:
 
         if progress is not None:
             progress("reading graphs")
+        start = time.process_time()
         problem = self.resolve()
-        return verify(problem, fixed=self.fixed_values, replay=replay, progress=progress)
+        reading = time.process_time() - start
+        verdict = verify(problem, fixed=self.fixed_values, replay=replay, progress=progress)
+        verdict.seconds = {"reading": reading, **verdict.seconds}
+        return verdict
 
     # ---------------------------------------------------------------- resolving
 
