@@ -82,7 +82,7 @@ def test_markup_in_names_is_not_read_as_style() -> None:
 def test_long_lists_are_cut_and_shown_in_full() -> None:
     outputs = [OutputRelation(f"o{k}", f"rank0.o{k}", "proved") for k in range(20)]
     verdict = Verdict("long", "refines", outputs=outputs)
-    assert "and 8 more (--full shows all)" in text.plain(verdict)
+    assert "and 12 more (--full shows all)" in text.plain(verdict)
     assert "o19" not in text.plain(verdict)
     assert "o19" in text.plain(verdict, full=True)
 

@@ -11,6 +11,7 @@ from tests.spec.programs import RANKS, SEQUENTIAL, SPMD, SYMBOLIC_SEQUENTIAL
 
 import shardproof
 from shardproof import InputError, Mesh, Replicate, Shard, Spec
+from shardproof.data import graph_files
 from shardproof.ir.graph import Mesh as GraphMesh
 from shardproof.ir.graph import Program
 from shardproof.ir.sizes import symbol
@@ -85,7 +86,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"distributed": RANKS[:1]}, "1 graphs for a mesh of 2 rank(s)", "distributed"),
     ({"mesh": Mesh(tp=4)}, "2 graphs for a mesh of 4 rank(s)", "distributed"),
     ({"mesh": Mesh(tp="N")}, "2 graphs for a mesh of N rank(s)", "distributed"),
-    ({"distributed": RANKS[::-1]}, "graph 0 of the list says that it is rank 1", "distributed[0]"),
+    (
+        {"distributed": RANKS[::-1]},
+        "the graph given for rank 0 says that it is rank 1",
+        "distributed[0]",
+    ),
     ({"distributed": [RANKS[0]] * 2}, "the same graph is given for two ranks", "distributed"),
     ({"distributed": RANKS[1]}, "one graph, of rank 1, for a mesh of 2 ranks", "distributed"),
     ({"distributed": SPMD}, "the graph says mesh tp=N, the Spec says tp=2", "mesh"),
@@ -173,3 +178,19 @@ def test_facts_are_assumptions_where_the_importer_used_them() -> None:
     assert ("kernel", "my.double means: Twice its argument.") in texts
     assert ("group", "group '42' is ranks 0, 1") in texts
     assert not any("unused" in text for _, text in texts)
+
+
+def test_printed_graphs_in_the_wrong_order() -> None:
+    files = graph_files("gpt/tp2_layers1")
+    with pytest.raises(InputError, match="given for rank 0 says that it is rank 1") as caught:
+        spec(
+            sequential=graph_files("gpt/tp1_layers1")[0],
+            distributed=files[::-1],
+            groups={"7": "self"},
+        ).resolve()
+    assert caught.value.where.endswith("fw.g0.r1.fx.txt.xz:28")
+
+
+def test_ranks_are_counted_before_anything_is_read() -> None:
+    with pytest.raises(InputError, match=r"1 graphs for a mesh of 2 rank\(s\)"):
+        spec(sequential="nowhere", distributed=["nowhere"]).resolve()

@@ -31,7 +31,7 @@ T = TypeVar("T")
 Line = tuple[str, str]
 """Text and rich style of one line."""
 
-SHOWN = 12
+SHOWN = 8
 """How many entries of a long list are shown unless everything is asked for."""
 
 _STATUS_STYLE = {"refines": "bold green", "refuted": "bold red", "unproved": "bold yellow"}
@@ -158,7 +158,7 @@ class _Report:
         if f.affected:
             yield from self.fact("affects", self.shortened(f.affected), gutter)
         if f.counterexample is not None:
-            yield from self.fact("replayed", _replayed(f.counterexample), gutter)
+            yield from self.fact("replayed", self.replayed(f.counterexample), gutter)
         if f.fix:
             checked = " (checked: with it the program refines)" if f.fix_verified else ""
             yield from self.fact("fix", f.fix + checked, gutter)
@@ -185,6 +185,17 @@ class _Report:
 
     def fact(self, label: str, text: str, gutter: int) -> Iterator[Line]:
         yield from self.wrapped(f"{label}: {text}", f"{' ' * gutter} = ", "", " " * (gutter + 5))
+
+    def replayed(self, c: Counterexample) -> str:
+        sizes = self.shortened([f"{a} -> {b}" for a, b in c.sizes.items()])
+        element = f"[{', '.join(map(str, c.element))}]" if c.element else ""
+        lines = [f"{c.output}{element}, seed {c.seed}" + (f", sizes {sizes}" if sizes else "")]
+        lines.append(f"sequential: {c.sequential_value!r}")
+        lines += [f"{_on(rank)}: {value!r}" for rank, value in c.distributed_values.items()]
+        lines.append(f"relative error: {c.relative_error:.3g}")
+        if c.kept_constants:
+            lines.append(f"constants kept as written: {self.shortened(c.kept_constants)}")
+        return "\n".join(lines)
 
     def operands(self, f: Finding, gutter: int) -> Iterator[Line]:
         if f.operands:
@@ -281,18 +292,6 @@ def _facts(f: Finding) -> Iterator[tuple[str, str]]:
         yield "ranks", "; ".join(parts)
     if f.collective:
         yield "collective", f.collective
-
-
-def _replayed(c: Counterexample) -> str:
-    sizes = ", ".join(f"{a} -> {b}" for a, b in c.sizes.items())
-    lines = [f"{c.output}[{', '.join(map(str, c.element))}], seed {c.seed}"]
-    lines[0] += f", sizes {sizes}" if sizes else ""
-    lines.append(f"sequential: {c.sequential_value!r}")
-    lines += [f"{_on(rank)}: {value!r}" for rank, value in c.distributed_values.items()]
-    lines.append(f"relative error: {c.relative_error:.3g}")
-    if c.kept_constants:
-        lines.append(f"constants kept as written: {', '.join(c.kept_constants)}")
-    return "\n".join(lines)
 
 
 def _on(rank: str) -> str:

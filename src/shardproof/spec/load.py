@@ -22,6 +22,7 @@ Members = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]
 GroupRule = Members | Callable[[int], Sequence[int]]
 MAX_BYTES = 64 * 1024 * 1024
 
+_HEADER_RANK = re.compile(r"^# Graph\[rank=(\d+)\]", re.MULTILINE)
 _TEXT_FORM = re.compile(r"(?:\s|#[^\n]*\n)*graph\s")
 _NEXT = "pass a printed FX graph, a graph in the text form, or a Graph"
 
@@ -94,6 +95,14 @@ def _load_text(text: str, label: str) -> Loaded:
 def _load_fx(text: str, label: str, rank: int, mesh: Mesh, facts: Facts) -> Loaded:
     from shardproof.frontends.import_fx import import_fx
 
+    header = _HEADER_RANK.search(text)
+    if header is not None and mesh.axes and int(header.group(1)) != rank:
+        raise InputError(
+            f"the graph given for rank {rank} says that it is rank {header.group(1)}",
+            where=f"{label}:{text.count(chr(10), 0, header.start()) + 1}",
+            expected=f"the graph of rank {rank}",
+            next_step="put the graphs in rank order",
+        )
     groups = {name: members(name, rule, rank, mesh) for name, rule in facts.groups.items()}
     try:
         result = import_fx(

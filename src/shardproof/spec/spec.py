@@ -137,6 +137,8 @@ class Spec:
 
     @cached_property
     def _resolved(self) -> tuple[Problem, dict[str, float]]:
+        if isinstance(self.distributed, Sequence) and not isinstance(self.distributed, str):
+            self._check_ranks(self.distributed, self.mesh or _NO_MESH)
         sequential = load(self.sequential, rank=0, mesh=_NO_MESH, facts=self.facts)
         program, loaded = self._program()
         relation = InputRelation(sequential.graph, program, self.inputs, self.fixed, self.free)
@@ -167,7 +169,6 @@ class Spec:
         if isinstance(given, str | Path | Graph):
             return self._single(given)
         mesh = self.mesh or _NO_MESH
-        self._check_ranks(given, mesh)
         loaded = [load(g, rank=k, mesh=mesh, facts=self.facts) for k, g in enumerate(given)]
         for k, part in enumerate(loaded):
             self._check_header(part, k, mesh)
@@ -217,7 +218,7 @@ class Spec:
             part.graph.rank = k
         if part.graph.rank != k:
             raise InputError(
-                f"graph {k} of the list says that it is rank {part.graph.rank}",
+                f"the graph given for rank {k} says that it is rank {part.graph.rank}",
                 where=f"distributed[{k}]",
                 expected=f"the graph of rank {k}",
                 next_step="put the graphs in rank order",
