@@ -1,7 +1,7 @@
 """GridScan and FullGridScan, the published heuristic baselines (arXiv 2001.01347, section IV).
 
-Neither is exact: pairing every worker with its point nearest to a reference point may combine points
-on both sides of it, although a slightly different reference gives a smaller gap.
+Neither is exact: pairing every worker with its point nearest to a reference point may combine
+points on both sides of it, although a slightly different reference gives a smaller gap.
 """
 
 from __future__ import annotations

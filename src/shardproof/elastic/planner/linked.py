@@ -1,9 +1,9 @@
 """ZipLine on an ordered doubly linked list: O(R n log n) time, O(n) space beside the input.
 
 The paper finds the oldest point of the same worker by a linear search (O(R n^2), arXiv 2001.01347,
-Table I) and later by binary search (O(R n log n), DSAA 2021 extended abstract). A node per worker in
-order of its current point makes that step O(1): unlink the node, append it at the tail; the head is
-the earliest arrival. What is left is the n-way merge.
+Table I) and later by binary search (O(R n log n), DSAA 2021 extended abstract). A node per worker,
+in order of its current point, makes that step O(1): unlink the node, append it at the tail; the
+head is the earliest arrival. What is left is the n-way merge.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def zipline(rows: Sequence[Sequence[float]] | Arrivals) -> Plan:
 
 
 def _plan_at(lists: list[list[float]], seen: int, cost: float) -> Plan:
-    """Rebuild the plan after ``seen`` merged points; cheaper than copying it at each improvement."""
+    """Rebuild the plan after ``seen`` merged points; cheaper than a copy at each improvement."""
     counts = [0] * len(lists)
     for position, (_, p, count) in enumerate(_merge(lists), start=1):
         counts[p] = count

@@ -41,11 +41,14 @@ class _State(Enum):
     HELD = 2
 
 
+_NOTHING = Draw(0.0)
+
+
 @dataclass
 class _Worker:
     state: _State
     since: float
-    draw: Draw = Draw(0.0)
+    draw: Draw = _NOTHING
     life: int = 0
     pulled: int = 0
     steps: int = 0
