@@ -127,6 +127,8 @@ def test_trace() -> None:
     value = run("trace", f"{TARGETS}:refines", "--value", "%h").stdout
     assert value.splitlines() == [
         "%h: f32[8, 6] = matmul(%x, %w)",
+        "  at <text>:4",
+        "  code: %h = matmul(%x, %w)",
         "  used by %s: f32[8, 6] = exp(%h)",
         "  returned as h",
     ]

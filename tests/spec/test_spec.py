@@ -63,6 +63,15 @@ def test_graphs_from_paths_texts_and_objects(tmp_path: Path) -> None:
     assert spec(distributed=program).resolve().distributed is program
 
 
+def test_a_written_graph_is_its_own_source(tmp_path: Path) -> None:
+    path = tmp_path / "seq.txt"
+    path.write_text(SEQUENTIAL.replace("%s = exp(%h)", '%s = exp(%h) !{file="m.py", line=3}'))
+    h, s = spec(sequential=path).resolve().sequential.nodes
+    assert str(h.origin) == f"{path}:4"
+    assert h.origin.code == "%h = matmul(%x, %w)"
+    assert str(s.origin) == "m.py:3"
+
+
 def test_a_single_graph_is_one_rank_or_all_ranks() -> None:
     one = spec(distributed=SEQUENTIAL, mesh=None, inputs={"*": Replicate()}).resolve()
     assert one.distributed.graphs[0].rank == 0

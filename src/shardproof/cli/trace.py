@@ -40,10 +40,10 @@ def _graph(problem: Problem, rank: int | None) -> Graph:
 
 def _whole(problem: Problem, graph: Graph, rank: int | None) -> Iterator[str]:
     if rank is None:
-        yield print_graph(graph)
+        yield print_graph(graph, origins=False)
         return
     program = problem.distributed
-    yield print_graph(graph, program.mesh)
+    yield print_graph(graph, program.mesh, origins=False)
     yield "# What the inputs of this graph are, over sequential inputs:"
     relation = problem.relation[0 if program.spmd else rank]
     yield print_graph(relation, program.mesh)

@@ -42,10 +42,12 @@ from shardproof.ir.terms import Terms
 
 @dataclass(frozen=True)
 class TextGraph:
-    """A parsed graph and the mesh its header names (None without a ``mesh`` line)."""
+    """A parsed graph, the mesh its header names (None without a ``mesh`` line), and the line of
+    each node."""
 
     graph: Graph
     mesh: Mesh | None
+    lines: list[int]
 
 
 def parse_graph(text: str, infer: ShapeRule | None = None) -> TextGraph:
@@ -80,6 +82,7 @@ class _Parser(Terms):
         self.values: dict[str, Value] = {}
         self.graph = Graph("")
         self.mesh: Mesh | None = None
+        self.lines: list[int] = []
 
     # ---------------------------------------------------------------- statements
 
@@ -99,7 +102,7 @@ class _Parser(Terms):
             self.skip_newlines()
         if not returned:
             raise self.error("the graph returns nothing", expected="a last line such as: return %y")
-        return TextGraph(self.graph, self.mesh)
+        return TextGraph(self.graph, self.mesh, self.lines)
 
     def skip_newlines(self) -> None:
         while self.token.kind == "newline":
@@ -221,6 +224,7 @@ class _Parser(Terms):
         origin, source = self.origin() if self.accept("!") else (NO_ORIGIN, "")
         types = self.result_types(word, tuple(inputs), attrs, results)
         outputs = tuple(self.define(t, ty) for (t, _), ty in zip(results, types, strict=True))
+        self.lines.append(word.line)
         self.graph.nodes.append(Node(word.text, tuple(inputs), attrs, outputs, origin, source))
 
     def result_types(

@@ -12,7 +12,7 @@ from typing import Any
 import shardproof.ops  # noqa: F401 - declares the operators
 from shardproof.errors import InputError, shorten
 from shardproof.ir.check import check_graph
-from shardproof.ir.graph import Graph, Mesh
+from shardproof.ir.graph import NO_ORIGIN, Graph, Mesh, Origin
 from shardproof.ir.text import TextError, parse_graph
 from shardproof.ops.base import infer_types
 from shardproof.spec.problem import Assumption
@@ -89,6 +89,11 @@ def _load_text(text: str, label: str) -> Loaded:
             expected="a well-formed graph",
             next_step="correct the graph" + (f"; {len(flaws) - 1} more" if flaws[1:] else ""),
         )
+    written = text.split("\n")
+    for node, line in zip(parsed.graph.nodes, parsed.lines, strict=True):
+        # A graph written by hand is itself the source that a finding points at.
+        if node.origin == NO_ORIGIN:
+            node.origin = Origin(label, line, code=written[line - 1].strip())
     return Loaded(parsed.graph, parsed.mesh)
 
 
