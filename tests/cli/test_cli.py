@@ -132,6 +132,11 @@ def test_trace() -> None:
         "  used by %s: f32[8, 6] = exp(%h)",
         "  returned as h",
     ]
+    value = run("trace", f"{TARGETS}:refines", "--value", "h", "--rank", "1").stdout
+    assert "  means h[4:8, 0:6]" in value
+    assert "    # h[4:8, 0:6]\n" in rank
+    quiet = run("trace", f"{TARGETS}:refines", "--rank", "1", "--no-meanings").stdout
+    assert "h[4:8" not in quiet
     assert "%x = input f32[8, 4]" in run("trace", f"{TARGETS}:refines", "--value", "x").stdout
     assert "mesh tp=N" in run("trace", f"{TARGETS}:spmd", "--rank", "0").stdout
 

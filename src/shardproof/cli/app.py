@@ -55,18 +55,20 @@ def trace(
     *,
     rank: int | None = None,
     value: str | None = None,
+    meanings: bool = True,
     debug: Debug = False,
 ) -> int:
-    """Print a graph of a Spec in the text form, with the input relation.
+    """Print a graph of a Spec in the text form, with what its values mean.
 
     Args:
         target: FILE.py:function, where the function returns a Spec.
         rank: Print the distributed graph of this rank; without it the sequential graph.
         value: Print only this value: its operator, its uses, its source.
+        meanings: Say what each distributed value is in terms of sequential values.
     """
     from shardproof.cli.trace import trace_target
 
-    return trace_target(target, rank=rank, value=value)
+    return trace_target(target, rank=rank, value=value, meanings=meanings)
 
 
 @app.command
