@@ -9,7 +9,8 @@ import pytest
 from tests.frontends.dumps import FILES, load, name, packaged, text_of
 
 from shardproof.errors import InputError
-from shardproof.frontends.fx_text import _parse_line, read_fx
+from shardproof.frontends.fx_lines import parse_line
+from shardproof.frontends.fx_text import read_fx
 from shardproof.ir.check import check_graph
 from shardproof.ops.base import infer_types
 
@@ -63,7 +64,7 @@ def test_joint_graph_has_its_parts() -> None:
 def test_reading_and_lowering_are_quick() -> None:
     paths = [packaged("gpt/tp8_layers8", r) for r in range(8)]
     texts = [text_of(path) for path in paths]
-    _parse_line.cache_clear()
+    parse_line.cache_clear()
     started = time.process_time()
     for text in texts:
         read_fx(text)

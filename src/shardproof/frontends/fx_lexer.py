@@ -13,6 +13,10 @@ from typing import Any, NamedTuple, NoReturn
 
 MAX_DEPTH = 40
 """Bound on bracket nesting: deeper text is garbage, and must not exhaust the stack."""
+MAX_TERMS = 200
+"""Bound on arithmetic operators in one line, for the same reason."""
+MAX_LINE = 1 << 20
+"""Longest line that is read."""
 
 
 class FxSyntaxError(ValueError):
@@ -65,13 +69,13 @@ Token = tuple[str, str]
 
 _TOKEN = re.compile(
     r"""[ \t]*(?:
-      (?P<num>(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+      (?P<num>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
     | (?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
     | (?P<str>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
     | (?P<op>->|//|\*\*|==|!=|<=|>=|[()\[\]{},:=+\-*/%;<>@])
     | (?P<end>\#.*|$)
     )""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -88,6 +92,8 @@ _END: Token = ("end", "")
 
 def tokenize(text: str) -> list[Token]:
     """Tokens of one line; a comment ends it."""
+    if len(text) > MAX_LINE:
+        raise FxSyntaxError(f"a line of {len(text)} characters")
     out: list[Token] = []
     pos = 0
     match = _TOKEN.match
@@ -120,6 +126,7 @@ class Cursor:
         self.tokens = [*tokens, _END]
         self.pos = 0
         self.depth = 0
+        self.terms = 0
 
     # -- tokens
 
@@ -167,6 +174,9 @@ class Cursor:
         left = self.expression(level + 1)
         while self.kind == "op" and self.text in _BINARY[level]:
             op = self.next()[1]
+            self.terms += 1
+            if self.terms > MAX_TERMS:
+                raise FxSyntaxError(f"more than {MAX_TERMS} arithmetic operators in one line")
             left = Arith(op, (left, self.expression(level + 1)))
         return left
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from shardproof.errors import InputError, shorten
 
 MAX_BYTES = 64 * 1024 * 1024
 HEAD_BYTES = 4 * 1024 * 1024
 """A file whose first part holds no ``def forward(`` is refused without reading the rest."""
+MAX_LINES = 1_000_000
+_HEADER_LENGTH = 2000  # no line with a title or a class is longer
 
 EXPECTED = "an FX graph as printed by GraphModule.print_readable() or TORCH_LOGS=aot_graphs"
 NEXT_STEP = (
@@ -30,8 +33,7 @@ _TITLE = re.compile(r"={3,} (.+?) ={3,}")
 _GRAPH_LABEL = re.compile(r"# Graph\[([^\]]*)\]\((\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of the file without log prefix and colours, and its number there."""
 
     number: int
@@ -65,6 +67,7 @@ def read_text(source: str | Path) -> tuple[str, str]:
     if isinstance(source, str) and "\n" in source:
         _check_head(source[:HEAD_BYTES], "<text>")
         _check_size(len(source), "<text>")
+        _check_lines(source, "<text>")
         return source, "<text>"
     path = str(source)
     try:
@@ -75,7 +78,9 @@ def read_text(source: str | Path) -> tuple[str, str]:
             size = f.seek(0, 2)
             _check_size(size, path)
             f.seek(len(head))
-            return _decode(head + f.read(), path), path
+            text = _decode(head + f.read(), path)
+            _check_lines(text, path)
+            return text, path
     except (OSError, ValueError) as e:
         raise InputError(
             f"cannot read {shorten(path)}: {getattr(e, 'strerror', None) or e}",
@@ -95,6 +100,16 @@ def _decode(raw: bytes, path: str, partial: bool = False) -> str:
             return raw[: e.start].decode()
         line = raw.count(b"\n", 0, e.start) + 1
         raise InputError("the file is not UTF-8 text", f"{path}:{line}", EXPECTED, NEXT_STEP) from e
+
+
+def _check_lines(text: str, path: str) -> None:
+    if text.count("\n") > MAX_LINES:
+        raise InputError(
+            f"the file has more than {MAX_LINES} lines",
+            path,
+            "one printed graph a file",
+            "cut the file down to the graph, or print fewer graphs into it",
+        )
 
 
 def _check_size(size: int, path: str) -> None:
@@ -148,15 +163,17 @@ def find_graphs(lines: list[Line], path: str) -> list[GraphText]:
     name, title, phase = "forward", "", ""
     for k, line in enumerate(lines):
         text = line.text
+        if len(text) > _HEADER_LENGTH and "def forward(" not in text:
+            continue
         if "===" in text and (m := _TITLE.search(text)):
             title, phase = m[1], m[1].split()[0].lower()
         elif text.startswith("# Graph[") and (m := _GRAPH_LABEL.match(text)):
             title, phase = f"{m[2]} ({m[1]})", _PHASES.get(m[2], m[2])
-        elif "class " in text and (m := _CLASS.search(text)):
-            name = m[1]
         elif text.lstrip().startswith("def forward("):
             starts.append((k, name, title, phase, len(text) - len(text.lstrip())))
             title = phase = ""
+        elif "class " in text and (m := _CLASS.search(text)):
+            name = m[1]
     graphs: list[GraphText] = []
     for n, (k, name, title, phase, indent) in enumerate(starts):
         end = starts[n + 1][0] if n + 1 < len(starts) else len(lines)

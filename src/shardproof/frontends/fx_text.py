@@ -18,8 +18,8 @@ from shardproof.frontends.fx_lexer import (
     Ref,
     Token,
     tokenize,
-    unquote,
 )
+from shardproof.frontends.fx_lines import RawStatement, annotation, parse_line
 from shardproof.frontends.fx_source import (
     EXPECTED,
     NEXT_STEP,
@@ -30,7 +30,7 @@ from shardproof.frontends.fx_source import (
     find_graphs,
     read_text,
 )
-from shardproof.frontends.fx_types import FxType, UnknownDtype, parse_annotation
+from shardproof.frontends.fx_types import FxType, UnknownDtype
 from shardproof.ir.graph import NO_ORIGIN, Origin
 
 
@@ -73,17 +73,6 @@ class FxGraph:
         return f"{self.path}:{line}"
 
 
-class _Raw(NamedTuple):
-    """A statement without its place, shared by all lines with the same text."""
-
-    name: str
-    kind: str
-    type: FxType | None
-    target: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
 def read_fx(
     source: str | Path, *, graph: str | int | None = None, rank: int | None = None
 ) -> FxGraph:
@@ -108,6 +97,8 @@ def parse_graph(source: GraphText) -> FxGraph:
     return _Reader(source).read()
 
 
+_SIGNATURE_LINES = 50_000
+_COMMENT_LENGTH = 4000
 _FILE = re.compile(
     r"#\s*(?:Annotation: .*? )?File: (?P<file>.*?):(?P<line>\d+) in (?P<func>.*?)"
     r"(?:, code: (?P<code>.*))?$"
@@ -131,7 +122,7 @@ class _Reader:
         pending = dict.fromkeys(p for p, t in params.items() if t is None)
         for name, t in params.items():
             if t is not None:
-                self.define(_Raw(name, "input", t, "", (), {}), lines[0])
+                self.define(RawStatement(name, "input", t, "", (), {}), lines[0])
         while k < len(lines):
             line = lines[k]
             k += 1
@@ -139,7 +130,7 @@ class _Reader:
             if not text:
                 continue
             if text[0] == "#":
-                self.comment(text)
+                self.comment(text[:_COMMENT_LENGTH])
                 continue
             if text.startswith(("return ", "return(")) or text == "return":
                 return self.finish(line, k, pending)
@@ -157,7 +148,7 @@ class _Reader:
         """Parameters, and the index of the first line of the body."""
         tokens: list[Token] = []
         depth = 0
-        for k, line in enumerate(self.source.lines):
+        for k, line in enumerate(self.source.lines[:_SIGNATURE_LINES]):
             try:
                 new = tokenize(line.text)
                 for kind, text in new:
@@ -187,7 +178,7 @@ class _Reader:
                 raise FxSyntaxError(f"{name[:40]!r} is not a parameter name of its own")
             out[name] = None
             if cursor.accept(":"):
-                out[name] = self.annotation(cursor)
+                out[name] = annotation(cursor)
             if cursor.accept("="):
                 cursor.expression()
             if not cursor.accept(","):
@@ -196,16 +187,6 @@ class _Reader:
         if next(iter(out), "") == "self":
             del out["self"]
         return out
-
-    @staticmethod
-    def annotation(cursor: Cursor) -> FxType | None:
-        """A quoted annotation; an unquoted one (plain Python types) says nothing."""
-        kind, text = cursor.next()
-        if kind == "str":
-            return parse_annotation(unquote(text))
-        cursor.pos -= kind != "end"
-        cursor.expression()
-        return None
 
     # -- body
 
@@ -220,7 +201,7 @@ class _Reader:
 
     def statement(self, line: Line, text: str, pending: dict[str, None]) -> None:
         try:
-            raws = _parse_line(_CLEANUP.sub("", text))
+            raws = parse_line(_CLEANUP.sub("", text))
         except FxSyntaxError as e:
             self.syntax(e, line)
         for raw in raws:
@@ -232,7 +213,7 @@ class _Reader:
             else:
                 self.define(raw, line)
 
-    def unpack(self, raw: _Raw, line: Line, pending: dict[str, None]) -> None:
+    def unpack(self, raw: RawStatement, line: Line, pending: dict[str, None]) -> None:
         """``a, b, = fx_pytree.tree_flatten_spec(...)``: the flat inputs of a joint graph."""
         for name in raw.args:
             t = self.declared.get(name)
@@ -241,10 +222,10 @@ class _Reader:
             if t is None:
                 self.no_annotation(name, line)
             if self.defined.get(name) is None:
-                self.define(_Raw(name, "input", t, "", (), {}), line)
+                self.define(RawStatement(name, "input", t, "", (), {}), line)
         pending.clear()
 
-    def define(self, raw: _Raw, line: Line) -> None:
+    def define(self, raw: RawStatement, line: Line) -> None:
         name = raw.name
         if name in self.defined:
             self.fail(
@@ -268,11 +249,25 @@ class _Reader:
             self.statements[:0] = inputs
         value = self.returned(line, k)
         outputs = tuple(_flatten(value))
-        names = tuple(o.name if isinstance(o, Ref) else f"output{i}" for i, o in enumerate(outputs))
+        names = tuple(o.name if isinstance(o, Ref) else f"none{i}" for i, o in enumerate(outputs))
         s = self.source
         return FxGraph(
-            s.name, s.title, self.phase, s.path, self.statements, outputs, names, line.number
+            s.name,
+            s.title,
+            self.phase or self.guess_phase(),
+            s.path,
+            self.statements,
+            outputs,
+            names,
+            line.number,
         )
+
+    def guess_phase(self) -> str:
+        """Incoming gradients are called tangents: with all primals they make a joint graph."""
+        inputs = [s.name for s in self.statements if s.kind == "input"]
+        if not any(n.startswith("tangents") for n in inputs):
+            return ""
+        return "joint" if self.declared else "backward"
 
     def returned(self, line: Line, k: int) -> Any:
         """The returned expression; it may run over several lines."""
@@ -354,63 +349,3 @@ def _flatten(value: Any) -> list[Any]:
         else:
             out.append(x)
     return out
-
-
-# ------------------------------------------------------------------------------ one line
-
-
-@lru_cache(maxsize=65536)
-def _parse_line(text: str) -> tuple[_Raw, ...]:
-    """Statements of one line, without place. Cached by text: the files of N ranks share almost
-    all of their lines."""
-    cursor = Cursor(tokenize(text))
-    out: list[_Raw] = []
-    while cursor.kind != "end":
-        if cursor.accept(";"):
-            continue
-        raw = _statement(cursor)
-        if raw is not None:
-            out.append(raw)
-        if cursor.kind != "end":
-            cursor.expect(";")
-    return tuple(out)
-
-
-def _statement(cursor: Cursor) -> _Raw | None:
-    kind, name = cursor.next()
-    if kind != "name" or "." in name:
-        cursor.pos = 0
-        raise FxSyntaxError(f"{name[:40]!r} does not start a statement")
-    if cursor.text == "," and cursor.kind == "op":
-        return _unpack(cursor, name)
-    annotation: FxType | None = None
-    if cursor.accept(":"):
-        annotation = _Reader.annotation(cursor)
-        if cursor.kind == "end" or cursor.text == ";":
-            return _Raw(name, "declare", annotation, "", (), {}) if annotation else None
-    cursor.expect("=")
-    value = cursor.expression()
-    while cursor.accept("="):  # a = b = None
-        value = cursor.expression()
-    return None if value is None else _raw(name, annotation, value)
-
-
-def _unpack(cursor: Cursor, first: str) -> _Raw:
-    names = [first]
-    while cursor.accept(","):
-        if cursor.kind == "name":
-            names.append(cursor.next()[1])
-    cursor.expect("=")
-    cursor.expression()
-    return _Raw("", "unpack", None, "", tuple(names), {})
-
-
-def _raw(name: str, annotation: FxType | None, value: Any) -> _Raw:
-    if isinstance(value, Call):
-        target = value.func.removeprefix("torch.ops.")
-        return _Raw(name, "call", annotation, target, value.args, value.kwargs)
-    if isinstance(value, Item) and isinstance(value.base, Ref):
-        return _Raw(name, "getitem", annotation, value.base.name, (value.index,), {})
-    if isinstance(value, Dotted) and value.path.startswith("self."):
-        return _Raw(name, "attr", annotation, value.path[len("self.") :], (), {})
-    return _Raw(name, "value", annotation, "", (value,), {})

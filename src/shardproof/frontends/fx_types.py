@@ -109,6 +109,8 @@ def _checked(dtype: str, shape: tuple[Size, ...], stride: tuple[Size, ...] | Non
     dtype = _SAME_AS.get(dtype, dtype)
     if dtype not in DTYPES:
         raise UnknownDtype(f"unknown element type {dtype[:40]!r}")
+    if any(isinstance(n, int) and n < 0 for n in shape):
+        raise FxSyntaxError("a shape with a negative size")
     if len(shape) > MAX_RANK:
         raise FxSyntaxError(f"a tensor of more than {MAX_RANK} dims")
     return FxType(dtype, shape, stride)

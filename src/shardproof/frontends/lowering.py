@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-from fractions import Fraction
 from typing import Any
 
 from shardproof.errors import InputError, shorten
 from shardproof.frontends.aten import functionalized, registry
 from shardproof.frontends.aten.context import (
     Attribute,
-    DType,
     Facts,
-    LowerContext,
     NoValue,
-    Record,
     Unsupported,
 )
-from shardproof.frontends.fx_lexer import Arith, Call, Dotted, FxSyntaxError, Item, Ref
+from shardproof.frontends.fx_lexer import Dotted, Item, Ref
 from shardproof.frontends.fx_text import FxGraph, FxStatement
-from shardproof.frontends.fx_types import FxType, arithmetic, dtype_of
-from shardproof.ir.builder import Builder
+from shardproof.frontends.scope import Scope
 from shardproof.ir.graph import Graph, Value, is_bool, is_float, is_integer
-from shardproof.ir.sizes import Poly
-from shardproof.ops.base import infer_types
+from shardproof.ir.sizes import Poly, symbols
 
 _MEANINGLESS = frozenset("layout device pin_memory memory_format non_blocking generator".split())
 _FUNCTIONALIZED = "higher_order.auto_functionalized"
 
 
-class Lowering:
-    """One import of one graph. ``env`` maps every FX name to what it stands for."""
+class Lowering(Scope):
+    """One import of one graph."""
 
     def __init__(self, fx: FxGraph, facts: Facts) -> None:
-        self.fx = fx
-        self.facts = facts
-        self.record = Record()
-        self.graph = Graph(fx.name, rank=facts.rank)
-        self.ctx = LowerContext(Builder(self.graph, infer_types), facts, self.record, fx.path)
-        self.env: dict[str, Any] = {}
+        super().__init__(fx, facts)
         self.unnamed: set[Value] = set()
 
     def run(self) -> Graph:
@@ -55,7 +43,17 @@ class Lowering:
             self.ctx.begin(s)
             kinds[s.kind](s)
         self._returns()
+        self._assume_sizes()
         return self.graph
+
+    def _assume_sizes(self) -> None:
+        """A size that depends on the data (``u0``) might be 0; symbols are at least 1."""
+        shapes = [v.shape for v in self.graph.values()]
+        found = {s.name for shape in shapes for n in shape if isinstance(n, Poly)
+                 for s in symbols(n)}  # fmt: skip
+        for name in sorted(found):
+            if name.startswith("u"):
+                self.record.assume("condition", f"the size {name} is at least 1")
 
     def _read_ahead(self) -> None:
         """Annotations by name, and which elements of each tuple are read, with their types."""
@@ -78,12 +76,12 @@ class Lowering:
             self.env[s.name] = s.type.scalar
             return
         value = self.ctx.builder.input(s.name, s.type.dtype, s.type.shape)
-        fact = self._constant(s.name)
-        self.env[s.name] = value if fact is None else self._fixed(s.name, fact, s.type)
+        fact = self.constant(s.name)
+        self.env[s.name] = value if fact is None else self.fixed(s.name, fact, s.type)
 
     def _attribute(self, s: FxStatement) -> None:
         if s.type is not None and s.type.is_tensor:
-            self.env[s.name] = self._materialise(Attribute(s.target), s.type)
+            self.env[s.name] = self.materialise(Attribute(s.target), s.type)
         else:
             self.env[s.name] = Attribute(s.target)
 
@@ -115,7 +113,7 @@ class Lowering:
             self._apply(s, s.target, args, kwargs)
 
     def _functionalized(self, s: FxStatement, inner: str, kwargs: dict[str, Any]) -> None:
-        kernel = self._user_kernel(inner) or registry.find(inner)
+        kernel = self.user_kernel(inner) or registry.find(inner)
         if kernel is None:
             self._define(s, self._opaque(s, inner, (), kwargs, ""))
             return
@@ -128,7 +126,7 @@ class Lowering:
     def _apply(
         self, s: FxStatement, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        user = self._user_kernel(target)
+        user = self.user_kernel(target)
         if user is not None:
             self._guarded(s, target, lambda: user(self.ctx, *args, **kwargs), args, kwargs)
             return
@@ -139,6 +137,12 @@ class Lowering:
         if rule is None:
             self._define(s, self._opaque(s, target, args, kwargs, ""))
             return
+        for a in args:
+            if type(a) is NoValue:
+                self._define(s, self._opaque(s, target, args, kwargs, a.why))
+                return
+            if type(a) is Attribute and target.startswith(("aten.", "prims.")):
+                raise self.untyped(s, a)
         if not _MEANINGLESS.isdisjoint(kwargs):
             kwargs = {k: v for k, v in kwargs.items() if k not in _MEANINGLESS}
         self._guarded(s, target, lambda: rule(self.ctx, *args, **kwargs), args, kwargs)
@@ -160,11 +164,11 @@ class Lowering:
         except (InputError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as e:  # a rule on hostile arguments may fail in any way
-            who = "your kernel for" if self._user_kernel(target) else "the arguments of"
+            what = f"the arguments of {target} do not fit: {_reason(e)}"
+            if self.user_kernel(target):
+                what = f"your kernel for {target} failed: {type(e).__name__}: {_reason(e)}"
             raise InputError(
-                f"{who} {target} do not fit: {_reason(e)}"
-                if who.startswith("the")
-                else f"{who} {target} failed: {_reason(e)}",
+                what,
                 self.fx.where(s.line),
                 f"arguments that {target} takes (node {shorten(s.name, 60)!r})",
                 "check that the dump was not altered; if it was not, please report this line",
@@ -213,11 +217,12 @@ class Lowering:
     ) -> Any:  # fmt: skip
         """A stand-in with the annotated types for an operator without meaning."""
         name = target.removesuffix(".default")
+        if s.type is not None and not s.type.is_tensor:
+            # The annotation names the number, whatever computes it.
+            return s.type.scalar
         self.record.unknown[name] = self.record.unknown.get(name, 0) + 1
         if reason:
             self.record.reasons[name] = reason
-        if s.type is not None and not s.type.is_tensor:
-            return s.type.scalar
         operands = _values((args, kwargs))
         label = f"{name} ({reason})" if reason else name
         if s.type is not None:
@@ -250,137 +255,10 @@ class Lowering:
         for k, out in enumerate(self.fx.outputs):
             value = self.resolve(out, end)
             if isinstance(value, Attribute):
-                value = self._materialise(value, None)
+                value = self.materialise(value, None)
             values.append(value if isinstance(value, Value) else None)
             names.append(out.name if isinstance(out, Ref) else f"none{k}")
         self.ctx.builder.returns(*values, names=tuple(names))
-
-    # -- operands
-
-    def resolve(self, x: Any, s: FxStatement) -> Any:
-        """The value of an operand expression."""
-        kind = type(x)
-        if kind is Ref:
-            name = x.name
-            if name not in self.env:
-                return self._undefined(name, s)
-            value = self.env[name]
-            return self._materialise(value, s.type) if type(value) is Attribute else value
-        if kind is tuple:
-            return tuple([self.resolve(y, s) for y in x])
-        if kind in (int, float, str, bool) or x is None:
-            return x
-        return self._resolve_rare(x, s)
-
-    def _resolve_rare(self, x: Any, s: FxStatement) -> Any:
-        if isinstance(x, Dotted):
-            dtype = dtype_of(x.path)
-            return x if dtype is None else DType(dtype)
-        if isinstance(x, Call):
-            return Dotted(x.func)  # device(...), torch.finfo(...): nothing that has a meaning
-        if isinstance(x, dict):
-            return {k: self.resolve(v, s) for k, v in x.items()}
-        if isinstance(x, Item):
-            base = self.resolve(x.base, s)
-            if isinstance(base, tuple) and isinstance(x.index, int) and x.index < len(base):
-                return base[x.index]
-            return NoValue("an element of something that is no tuple")
-        if isinstance(x, Arith):
-            return self._arithmetic(x, s)
-        return x
-
-    def _arithmetic(self, x: Arith, s: FxStatement) -> Any:
-        xs = tuple(self.resolve(y, s) for y in x.operands)
-        try:
-            if all(isinstance(y, int | Poly) and not isinstance(y, bool) for y in xs):
-                return arithmetic(x.op, xs)
-        except FxSyntaxError as e:
-            if s.type is None or s.type.is_tensor:
-                raise self.error(s, str(e), "polynomial arithmetic on sizes") from e
-        # Where the arithmetic has no polynomial form, the annotation names the result.
-        if s.type is not None and not s.type.is_tensor:
-            return s.type.scalar
-        return NoValue(f"the expression {x.op!r} has no value here")
-
-    def _undefined(self, name: str, s: FxStatement) -> Any:
-        if name in ("device", "cuda", "cpu"):
-            return Dotted(name)
-        raise self.error(
-            s, f"the name {shorten(name, 60)!r} is not defined before it is used",
-            "a node or an input of that name on an earlier line",
-        )  # fmt: skip
-
-    # -- constants and kernels
-
-    def _materialise(self, attribute: Attribute, t: FxType | None) -> Any:
-        """A module attribute as a constant, if the user says its value, else as an input."""
-        key = "self." + attribute.name
-        if key in self.env:
-            return self.env[key]
-        fact = self._constant(attribute.name)
-        if t is None or not t.is_tensor:
-            if fact is None:
-                return attribute
-            t = FxType("f32" if isinstance(fact, float) else "i64")
-        elif "constant" in attribute.name and t.shape:
-            # The annotation is that of the node that reads the scalar.
-            declared = self.ctx.types.get(attribute.name)
-            t = declared or (t if self._copies_attribute() else FxType(t.dtype))
-        if fact is not None:
-            value = self._fixed(attribute.name, fact, t)
-        else:
-            value = self.ctx.new_input(attribute.name, t.dtype, t.shape)
-            self.record.constant_inputs.append(value.name)
-            self.record.assume(
-                "constant", f"the value of {attribute.name} is not in the dump: it is an input"
-            )
-        self.env[key] = value
-        return value
-
-    def _copies_attribute(self) -> bool:
-        s = self.ctx.statement
-        return s.kind == "attr" or s.target.split(".")[1:2] in (
-            ["lift_fresh_copy"], ["lift_fresh"], ["detach"], ["clone"], ["alias"]
-        )  # fmt: skip
-
-    def _fixed(self, name: str, fact: Any, t: FxType) -> Value:
-        self.record.assume("constant", f"{name} is {fact}")
-        try:
-            return self.ctx.full(fact, t.shape, t.dtype)
-        except ValueError as e:
-            raise self.ctx.fail(
-                f"the constant {fact!r} given for {name} does not fit its type {t}: {e}",
-                f"a value that {t} can hold",
-                f"correct constants[{name!r}]",
-            ) from e
-
-    def _constant(self, name: str) -> float | int | Fraction | None:
-        facts = self.facts.constants
-        if not facts:
-            return None
-        if name in facts:
-            return facts[name]
-        return next((v for k, v in facts.items() if fnmatchcase(name, k)), None)
-
-    def _user_kernel(self, target: str) -> Any:
-        kernels = self.facts.kernels
-        if not kernels:
-            return None
-        found = kernels.get(target) or kernels.get(target.removesuffix(".default"))
-        if found is not None:
-            self.record.assume(
-                "kernel", f"{target.removesuffix('.default')} means what its kernel says"
-            )
-        return found
-
-    def error(self, s: FxStatement, what: str, expected: str) -> InputError:
-        """An error at a statement, to be raised."""
-        return InputError(
-            what,
-            self.fx.where(s.line),
-            expected,
-            "check that the dump is complete and was not altered, or print it again",
-        )
 
 
 def _kind(dtype: str) -> str:

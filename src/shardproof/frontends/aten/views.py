@@ -17,6 +17,9 @@ from shardproof.frontends.fx_lexer import Ref
 from shardproof.ir.graph import Value, is_bool, is_float
 from shardproof.ir.sizes import Size, div_mod, product
 
+MAX_PIECES = 1 << 16
+"""A split into more pieces than this is left opaque."""
+
 
 def sizes_arg(size: Any) -> tuple[Size, ...]:
     """A shape argument: a list, or a single size."""
@@ -243,8 +246,8 @@ def _split(
     d = dim_of(self, dim)
     n = self.shape[d]
     count, last = div_mod(n, split_size)
-    if not isinstance(count, int):
-        raise Unsupported("a symbolic number of pieces")
+    if not isinstance(count, int) or count > MAX_PIECES:
+        raise Unsupported(f"a split into {count} pieces")
     return pieces(ctx, self, d, [split_size] * count + ([last] if last != 0 else []))
 
 
@@ -259,8 +262,8 @@ def _chunk(ctx: LowerContext, self: Value, chunks: int, dim: int = 0) -> tuple[V
 def _unbind(ctx: LowerContext, self: Value, dim: int = 0) -> tuple[Value | None, ...]:
     d = dim_of(self, dim)
     n = self.shape[d]
-    if not isinstance(n, int):
-        raise Unsupported("a symbolic number of pieces")
+    if not isinstance(n, int) or n > MAX_PIECES:
+        raise Unsupported(f"a split into {n} pieces")
     parts = pieces(ctx, self, d, [1] * n)
     return tuple(p if p is None else ctx.drop(p, d) for p in parts)
 
