@@ -5,11 +5,17 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
-from tests.frontends.aten_cases import FAMILIES, Case
+from tests.frontends import cases_elementwise, cases_models, cases_shapes
+from tests.frontends.aten_cases import Case
 from tests.frontends.support import check_call
 
 from shardproof.frontends.aten import registered
 
+FAMILIES = {
+    **cases_elementwise.FAMILIES,
+    **cases_shapes.FAMILIES,
+    **cases_models.FAMILIES,
+}
 CASES = {name: list(make()) for name, make in FAMILIES.items()}
 ALL = [
     pytest.param(case, id=f"{case.target}-{k}")

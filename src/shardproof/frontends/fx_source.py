@@ -106,7 +106,7 @@ def _check_lines(text: str, path: str) -> None:
     if text.count("\n") > MAX_LINES:
         raise InputError(
             f"the file has more than {MAX_LINES} lines",
-            path,
+            f"{path}:{MAX_LINES + 1}",
             "one printed graph a file",
             "cut the file down to the graph, or print fewer graphs into it",
         )
@@ -123,6 +123,8 @@ def _check_size(size: int, path: str) -> None:
 
 
 def _check_head(head: str, path: str) -> None:
+    if "\x1b" in head:
+        head = _ANSI.sub("", head)
     if "def forward(" in head:
         return
     first = next((ln for ln in head[:4000].splitlines() if ln.strip()), "")
@@ -206,7 +208,7 @@ def choose_graph(graphs: list[GraphText], wanted: str | int | None, path: str) -
     if wanted is None:
         what = f"the file holds {len(graphs)} graphs and none was chosen"
     else:
-        what = f"graph {wanted!r} names {len(found) if found is not graphs else 'none'} of them"
+        what = f"graph {wanted!r} names {len(found) if found and found is not graphs else 'none'} of them"
     raise InputError(
         what, graphs[0].where(), f"one of: {titles}", 'choose one with graph="<title>"'
     )
