@@ -32,7 +32,8 @@ class Comparison:
     ``error``: largest difference relative to the largest magnitude of the two tensors; infinite
     where the shapes differ or the distributed value is not a number. ``element``: its index.
     ``magnitude``: largest absolute expected element (0 where a gradient vanishes identically, so
-    that nothing could be witnessed). ``note``: what else to say.
+    that nothing could be witnessed). ``note``: what else to say. ``checked``: whether the expected
+    tensor has a finite element, so that something was compared.
     """
 
     obligation: Obligation
@@ -43,6 +44,7 @@ class Comparison:
     found: float = 0.0
     magnitude: float = 0.0
     note: str = ""
+    checked: bool = True
 
 
 @dataclass(slots=True)
@@ -60,6 +62,12 @@ class ReplayResult:
     def worst(self) -> Comparison | None:
         """The comparison with the largest error."""
         return max(self.comparisons, key=lambda c: c.error, default=None)
+
+    @property
+    def informative(self) -> bool:
+        """Whether every obligation was compared somewhere, or the distributed program stopped."""
+        compared = all(c.checked for c in self.comparisons)
+        return not self.invalid and (self.fault is not None or compared)
 
     def differs(self, tolerance: float = 1e-9) -> bool:
         """Whether this run shows that the programs differ."""
@@ -184,7 +192,15 @@ def _difference(ob: Obligation, rank: int, want: Array, got: Array, floor: float
     index = tuple(int(k) for k in np.unravel_index(int(np.argmax(error)), error.shape))
     note = "not a number on this rank" if np.isnan(got[index]) and valid[index] else ""
     return Comparison(
-        ob, rank, float(error[index]), index, _real(want[index]), _real(got[index]), size, note
+        ob,
+        rank,
+        float(error[index]),
+        index,
+        _real(want[index]),
+        _real(got[index]),
+        size,
+        note,
+        bool(finite.any()),
     )
 
 

@@ -67,8 +67,8 @@ def search(
         tolerance: relative error above which two tensors differ.
         fixed_inputs: inputs that hold one constant, by name.
         sizes: numbers for the symbols of a symbolic problem; small ones are chosen without.
-        accept: whether an instance may serve as a witness (the verdict on it is the verdict on
-            the original); others are passed over.
+        accept: whether an instance on which the programs differ may serve as a witness (the
+            verdict on it is the verdict on the original); others are passed over.
 
     Raises:
         NotReplayable: the problem cannot be run at all.
@@ -77,23 +77,41 @@ def search(
     concrete = problem if is_concrete(problem) else instantiate_small(problem, sizes or {})
     for resized in _instances(concrete, out.notes):
         out.resized = resized
-        if accept is not None and not accept(resized.problem):
-            out.notes.append("an instance was passed over: its verdict is another")
+        result = _differing(concrete, resized, seeds, tolerance, fixed_inputs, out.notes)
+        if result is None:
             continue
-        for seed in range(seeds):
-            result = replay_problem(resized, seed, fixed_inputs)
-            if result.invalid:
-                out.notes.append(f"seed {seed}: {result.invalid}")
-            elif result.differs(tolerance):
-                if not _certain(concrete, resized, seed, tolerance, fixed_inputs):
-                    out.notes.append(
-                        f"seed {seed}: the difference depends on how a literal count is read"
-                    )
-                    continue
-                out.counterexample = describe(result, resized, tolerance)
-                out.fault = str(result.fault or "")
-                return out
+        if accept is not None and not accept(resized.problem):
+            out.notes.append("an instance that differs was passed over: its verdict is another")
+            continue
+        out.counterexample = describe(result, resized, tolerance)
+        out.fault = str(result.fault or "")
+        return out
     return out
+
+
+def _differing(
+    problem: Problem,
+    resized: Resized,
+    seeds: int,
+    tolerance: float,
+    fixed: Fixed | None,
+    notes: list[str],
+) -> ReplayResult | None:
+    """The first run of an instance that shows a difference, among ``seeds`` runs in which the
+    sequential program is defined (inputs may divide by zero, so more are tried)."""
+    informative = 0
+    for seed in range(4 * seeds):
+        result = replay_problem(resized, seed, fixed)
+        informative += result.informative
+        if informative > seeds:
+            break
+        if result.invalid:
+            notes.append(f"seed {seed}: {result.invalid}")
+        elif result.differs(tolerance):
+            if _certain(problem, resized, seed, tolerance, fixed):
+                return result
+            notes.append(f"seed {seed}: the difference depends on how a literal count is read")
+    return None
 
 
 def _instances(problem: Problem, notes: list[str]) -> Iterator[Resized]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import isfinite
 
 from shardproof.collectives.match import CollectiveStep, match
 from shardproof.ir.graph import Graph, Node, Value, is_integer
@@ -72,6 +73,8 @@ class Analysis:
         """The attribute of ``node``, if it is an integer, is a value of the domain of ``of``."""
         value = node.attrs.get(attr)
         if of.domain is None or isinstance(value, bool):
+            return
+        if isinstance(value, float) and not isfinite(value):
             return
         if isinstance(value, int | float | Fraction) and value == int(value):
             of.domain.root().literals.append(Literal(node, attr, int(value)))

@@ -42,8 +42,6 @@ def _same_factors(s: Scales, products: list[Product]) -> bool:
     changed = False
     for whole, factors in products:
         first = seen.setdefault(tuple(sorted(map(s.find, factors))), whole)
-        # Extents that differ are different products of the same factors' parts; the factor of
-        # the product is the same.
         changed |= s.unify(first, whole)
     return changed
 

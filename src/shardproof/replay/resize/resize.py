@@ -106,8 +106,10 @@ def _ranges(a: Analysis, solution: Solution) -> dict[str, int]:
 
 def _report(a: Analysis, solution: Solution, counts: bool) -> ResizeReport:
     used = [d for t in a.tensors.values() for d in t.dims]
-    out = ResizeReport(dims=len(used), exact=a.scales.exact or not a.scales.sums)
-    out.classes = len({a.scales.find(d) for d in used})
+    out = ResizeReport(
+        dims=sum(a.scales.size[d] != 1 for d in used), exact=a.scales.exact or not a.scales.sums
+    )
+    out.classes = len({a.scales.find(d) for d in used if a.scales.size[d] != 1})
     out.products = len(a.scales.products)
     out.sizes = _size_table(a, solution, used)
     shapes = [t.dims for t in a.tensors.values()]

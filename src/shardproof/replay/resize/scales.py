@@ -55,7 +55,7 @@ class Scales:
     pinned: set[Dim] = field(default_factory=set)
     _parent: list[Dim] = field(default_factory=list)
     _cuts: defaultdict[Dim, set[int]] = field(default_factory=lambda: defaultdict(set))
-    _prefixes: dict[tuple[Dim, int], Dim] = field(default_factory=dict)
+    _prefixes: dict[tuple[Dim, int], tuple[Dim, Dim]] = field(default_factory=dict)
 
     def new(self, size: int) -> Dim:
         """A dim in a class of its own."""
@@ -109,29 +109,33 @@ class Scales:
 
     def prefix(self, a: Dim, value: int) -> Dim:
         """The dim that stands for the length of ``a[:value]``, ``0 < value <= size``."""
-        if value == self.size[a]:
-            return a
+        return a if value == self.size[a] else self._cut_in_two(a, value)[0]
+
+    def _cut_in_two(self, a: Dim, value: int) -> tuple[Dim, Dim]:
         if (a, value) not in self._prefixes:
             head, rest = self.new(value), self.new(self.size[a] - value)
-            self._prefixes[a, value] = head
+            self._prefixes[a, value] = head, rest
             self.sums.append(SumEquation(a, (head, rest)))
         return self._prefixes[a, value]
 
     def known_prefix(self, a: Dim, value: int) -> Dim | None:
         """The prefix of that length of any dim in the class of ``a``."""
         root = self.find(a)
-        for (dim, length), head in self._prefixes.items():
+        for (dim, length), (head, _) in self._prefixes.items():
             if length == value and self.find(dim) == root:
                 return head
         return None
 
     def merge_prefixes(self) -> bool:
-        """Prefixes of equal length of one class are one position; whether anything changed."""
-        seen: dict[tuple[Dim, int], Dim] = {}
+        """Prefixes of equal length of one class are one position, and so are the remainders of
+        dims of equal size; whether anything changed."""
+        heads: dict[tuple[Dim, int], Dim] = {}
+        rests: dict[tuple[Dim, int, int], Dim] = {}
         changed = False
-        for (dim, value), head in self._prefixes.items():
-            first = seen.setdefault((self.find(dim), value), head)
-            changed |= self.unify(first, head)
+        for (dim, value), (head, rest) in self._prefixes.items():
+            root = self.find(dim)
+            changed |= self.unify(heads.setdefault((root, value), head), head)
+            changed |= self.unify(rests.setdefault((root, value, self.size[dim]), rest), rest)
         return changed
 
     def part(self, whole: Dim, piece: Dim, start: int) -> tuple[Bound, Bound]:
@@ -147,9 +151,12 @@ class Scales:
             if end is not None:
                 self.unify(end, piece)
             return Bound(whole, 0), Bound(whole, stop, end)
-        head = self.prefix(whole, start)
+        head, rest = self._cut_in_two(whole, start)
         assert end is not None
-        self.sums.append(SumEquation(end, (head, piece)))
+        if stop == n:
+            self.unify(rest, piece)
+        else:
+            self.sums.append(SumEquation(end, (head, piece)))
         return Bound(whole, start, head), Bound(whole, stop, end)
 
     def _scales_well(self, n: int, start: int, stop: int) -> bool:
