@@ -42,7 +42,9 @@ class Evaluator:
         self.lookups = Lookups(self.table, self.products, self.guards, self.folder)
         self.reasons: dict[int, str] = {}
         self.undefined: set[int] = set()
-        self._opaque: dict[Any, int] = {}
+        self.opaque_values: dict[Any, int] = {}
+        self.layers: dict[int, dict[int, int]] = {}
+        self.copied_layers = 0
         self._types: Sequence[TensorType] = ()
         self._rules: dict[type, Callable[..., Val]] = {
             alg.Identity: lambda a, v, t: v[0],
@@ -96,10 +98,10 @@ class Evaluator:
     ) -> Val:
         """A value known only to be a function of the operands."""
         key = (algebra, out.shape, tuple(v.key() for v in operands))
-        atom = self._opaque.get(key)
+        atom = self.opaque_values.get(key)
         if atom is None:
             atom = self.table.fresh(self.table.name or "opaque")
-            self._opaque[key] = atom
+            self.opaque_values[key] = atom
             self.reasons[atom] = reason
             self.table.atoms[atom].rank_symbols = frozenset(self._ranks_of(algebra, operands))
         return blocks.atom_val(atom, out.shape)

@@ -74,7 +74,7 @@ class Folder:
         opened = 0
         while todo:
             t, c = todo.pop()
-            d = self.table.definition(t.atom)
+            d = None if t.atom in self.table.closed else self.table.definition(t.atom)
             if d is None or d.fn != "lin" or t.restr:
                 out.append((t, c))
                 continue

@@ -10,7 +10,7 @@ atom, which is *foreign* when the distributed program made it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, permutations, product
 from typing import Any
 
@@ -66,6 +66,17 @@ class Instance:
     commutative: bool = False
 
 
+@dataclass(slots=True)
+class Recording:
+    """What an evaluation did with the table: atoms made (with their definition), spellings
+    added, instances found, and atoms whose definition was looked at."""
+
+    made: list[tuple[int, Def | None]] = field(default_factory=list)
+    spellings: list[tuple[Key, int, Def]] = field(default_factory=list)
+    hits: list[tuple[Key, int, Def]] = field(default_factory=list)
+    observed: set[int] = field(default_factory=set)
+
+
 class Table:
     """Atoms, their definitions, and the look-up of instances."""
 
@@ -78,17 +89,24 @@ class Table:
         self.site: Any = None
         self.name = ""
         self._index: dict[Key, list[tuple[int, Def]]] = {}
-        self._carried: dict[Label, Label] = {}
+        self.closed: frozenset[int] = frozenset()
+        self.record: Recording | None = None
 
     # ---- atoms
 
     def fresh(self, name: str, *, definition: Def | None = None, boolean: bool = False) -> int:
-        ranks = frozenset(_rank_symbols(definition, self.atoms)) if definition else frozenset()
+        ranks: frozenset[Symbol] = frozenset()
+        if definition is not None and not self.defining:
+            ranks = frozenset(_rank_symbols(definition, self.atoms))
         atom = Atom(name, definition, self.site, not self.defining, boolean, rank_symbols=ranks)
         self.atoms.append(atom)
+        if self.record is not None and definition is None:
+            self.record.made.append((len(self.atoms) - 1, None))
         return len(self.atoms) - 1
 
     def definition(self, atom: int) -> Def | None:
+        if self.record is not None:
+            self.record.observed.add(atom)
         return self.atoms[atom].definition
 
     def is_foreign(self, atom: int) -> bool:
@@ -106,9 +124,12 @@ class Table:
     def find(self, inst: Instance) -> Term | None:
         """The named value that equals the instance, or None."""
         inst = _sorted(inst)
-        for atom, d in self._index.get(_key(inst), ()):
+        key = _key(inst)
+        for atom, d in self._index.get(key, ()):
             term = self._match(inst, atom, d)
             if term is not None:
+                if self.record is not None:
+                    self.record.hits.append((key, atom, d))
                 return term
         return None
 
@@ -137,7 +158,9 @@ class Table:
             frozenset(order.index(j) for j in inst.whole if j in used),
         )
         atom = self.fresh(self.name or inst.fn, definition=d)
-        self._index.setdefault(_key(inst), []).append((atom, d))
+        self.add_spelling(_key(inst), atom, d)
+        if self.record is not None:
+            self.record.made.append((atom, d))
         place = {j: p for p, j in enumerate(free)}
         ax: tuple[Walk, ...] = tuple((place[j], 1) if j in place else None for j in range(n))
         return Term(atom, ax, (0,) * len(free))
@@ -169,7 +192,16 @@ class Table:
             len(order),
             frozenset(),
         )
-        self._index.setdefault(key, []).append((target.atom, d))
+        self.add_spelling(key, target.atom, d)
+
+    def add_spelling(self, key: Key, atom: int, d: Def) -> None:
+        """Let instances of ``key`` that match ``d`` be ``atom``."""
+        self._index.setdefault(key, []).append((atom, d))
+        if self.record is not None:
+            self.record.spellings.append((key, atom, d))
+
+    def has_spelling(self, key: Key, atom: int, d: Def) -> bool:
+        return (atom, d) in self._index.get(key, ())
 
     def _match(self, inst: Instance, atom: int, d: Def) -> Term | None:
         for pairs in _pairings(d.operands, inst.operands, inst.commutative):

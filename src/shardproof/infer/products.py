@@ -21,7 +21,7 @@ from fractions import Fraction
 
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported, Walk
 from shardproof.infer.coef import ONE, Coef, from_size
-from shardproof.infer.naming import IOTA, UNIT, Def, Instance, Table
+from shardproof.infer.naming import IOTA, UNIT, Atom, Def, Instance, Table
 from shardproof.infer.terms import innermost, lincomb, unit_term, with_interval
 from shardproof.ir.sizes import Size, at_least, smax
 
@@ -107,7 +107,7 @@ class Products:
         out: list[tuple[Term, Coef]] = []
         changed = False
         for t, c in lin:
-            d = self.table.definition(t.atom)
+            d = None if t.atom in self.table.closed else self.table.definition(t.atom)
             if depth and d is not None and d.fn == "lin" and self.table.atoms[t.atom].guard:
                 changed = True
                 inner = tuple((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
@@ -254,7 +254,8 @@ class Products:
         elif d.fn == "sum":
             a.guard = any(x.definition is not None and x.definition.fn == "eq" for x in inner)
         elif d.fn == "lin":
-            a.guard = any(x.guard for x in inner)
+            # Only what holds a guard directly: else the whole residual stream would count.
+            a.guard = any(x.guard and _fn(x) != "lin" for x in inner)
 
     @staticmethod
     def _indicator(a: object) -> bool:
@@ -445,6 +446,10 @@ class Products:
 
 
 # ------------------------------------------------------------------ helpers
+
+
+def _fn(a: Atom) -> str:
+    return a.definition.fn if a.definition is not None else ""
 
 
 def _foldable(t: Term, e: Fraction) -> bool:

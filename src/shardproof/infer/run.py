@@ -18,6 +18,7 @@ from shardproof.infer.collect import Collect, CollectSpmd
 from shardproof.infer.cover import covered
 from shardproof.infer.equal import Equality
 from shardproof.infer.evaluate import Evaluator
+from shardproof.infer.meanings import Meanings
 from shardproof.infer.repeat import Replayer
 from shardproof.infer.spmd import Fold, NotUniform
 from shardproof.infer.terms import constant
@@ -26,7 +27,7 @@ from shardproof.ir.graph import Graph, Node, Program, Value, is_float
 from shardproof.ops import base as alg
 from shardproof.spec.problem import Obligation, Problem
 
-Env = dict[Value, Val]
+Env = Meanings
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ class Runner:
         """Name every value of the sequential graph."""
         self.progress("sequential graph")
         graph = self.problem.sequential
-        env: Env = {}
+        env = Env()
         for v in graph.inputs:
             env[v] = self._sequential_input(v)
         Replayer(self, graph, env, "sequential").run()
@@ -132,10 +133,12 @@ class Runner:
         """Meanings of the inputs of the k-th distributed graph."""
         relation = self.problem.relation[k]
         names = {v.name: v for v in self.problem.sequential.inputs}
-        values = self.view_graph(relation, {v: sequential[names[v.name]] for v in relation.inputs})
+        values = self.view_graph(
+            relation, Env({v: sequential[names[v.name]] for v in relation.inputs})
+        )
         given = dict(zip(relation.output_names, values, strict=True))
         graph = self.problem.distributed.graphs[k]
-        env: Env = {}
+        env = Env()
         for v in graph.inputs:
             found = given.get(v.name)
             if found is None:
@@ -178,7 +181,7 @@ class Runner:
             b.input(f"x{k}", v.dtype, tuple(v.shape)) for k, v in enumerate(node.inputs)
         )
         outs = op.define(b, ins, node.attrs)
-        env: Env = dict(zip(ins, vals, strict=True))
+        env = Env(zip(ins, vals, strict=True))
         for inner in b.graph.nodes:
             for v, val in zip(inner.outputs, self.node(inner, env), strict=True):
                 env[v] = val
@@ -293,7 +296,7 @@ class Runner:
             if seq is None or found is None:
                 out.append(Judged(ob, k, found, None, False, "the value was not computed"))
                 continue
-            (expected,) = self.view_graph(relation, {relation.inputs[0]: sequential[seq]})
+            (expected,) = self.view_graph(relation, Env({relation.inputs[0]: sequential[seq]}))
             assert expected is not None
             out.append(Judged(ob, k, found, expected, False))
         if ob.partial_over:
@@ -310,7 +313,7 @@ class Runner:
         """Whether the declared parts of all ranks make up the sequential output."""
         whole = blocks.atom_val(self.ev.table.fresh(seq.name), seq.shape)
         relations = [g for g in ob.expected if g is not None]
-        parts = [v for g in relations for v in self.view_graph(g, {g.inputs[0]: whole}) if v]
+        parts = [v for g in relations for v in self.view_graph(g, Env({g.inputs[0]: whole})) if v]
         program = self.problem.distributed
         return covered(parts, seq.shape, program.mesh if program.spmd else None)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType, Value
+from shardproof.ir.graph import Graph, Mesh, Node, Program, Value
 from shardproof.ir.sizes import Size
 
 
@@ -41,68 +41,29 @@ class Fold:
             NotUniform: some node, type or wiring differs between ranks.
         """
         first = graphs[0]
-        if any(len(g.nodes) != len(first.nodes) for g in graphs):
-            raise NotUniform("the ranks have different numbers of operators")
-        if any(len(g.inputs) != len(first.inputs) for g in graphs):
-            raise NotUniform("the ranks have different numbers of inputs")
-        number: list[dict[Value, int]] = [{} for _ in graphs]
-        made: list[Value] = []
-        out = Graph(first.name)
-        for col in zip(*(g.inputs for g in graphs), strict=True):
-            if any(v.name != col[0].name for v in col):
-                raise NotUniform(f"input {col[0].name} has another name on another rank")
-            out.inputs.append(self._value(col, number, made))
-        for nodes in zip(*(g.nodes for g in graphs), strict=True):
-            out.nodes.append(self._node(nodes, number, made))
-        for outs in zip(*(g.outputs for g in graphs), strict=True):
-            out.outputs.append(self._output(outs, number, made))
+        differ: set[int] = set()
+        twins = [_twins(first, g, differ) for g in graphs[1:]]
+        made: dict[Value, Value] = {v: Value(v.name, v.type) for v in first.values()}
+        out = Graph(first.name, [made[v] for v in first.inputs])
+        for k, n in enumerate(first.nodes):
+            attrs = n.attrs
+            if k in differ or "group" in attrs:
+                attrs = self._attrs([g.nodes[k] for g in graphs])
+            ins, outs = tuple(made[v] for v in n.inputs), tuple(made[v] for v in n.outputs)
+            out.nodes.append(Node(n.op, ins, attrs, outs, n.origin, n.source))
+        for k, v in enumerate(first.outputs):
+            others = [g.outputs[k] if k < len(g.outputs) else None for g in graphs[1:]]
+            out.outputs.append(made[v] if v is not None else None)
+            for twin, w in zip(twins, others, strict=True):
+                if (twin.get(w) if w is not None else None) is not v:
+                    raise NotUniform("the ranks return different values")
         out.output_names = list(first.output_names)
         return out
 
-    def _output(
-        self, outs: Sequence[Value | None], number: list[dict[Value, int]], made: list[Value]
-    ) -> Value | None:
-        known = [v for v in outs if v is not None]
-        if not known:
-            return None
-        if len(known) != len(outs):
-            raise NotUniform("an output is missing on some ranks")
-        k = number[0][known[0]]
-        if any(number[r][v] != k for r, v in enumerate(known)):
-            raise NotUniform("the ranks return different values")
-        return made[k]
-
-    def _value(
-        self, col: Sequence[Value], number: list[dict[Value, int]], made: list[Value]
-    ) -> Value:
-        t = col[0].type
-        if any(v.type != t for v in col):
-            raise NotUniform(f"{col[0].name} has another type on another rank")
-        for r, v in enumerate(col):
-            number[r][v] = len(made)
-        v = Value(col[0].name, TensorType(t.dtype, t.shape))
-        made.append(v)
-        return v
-
-    def _node(
-        self, nodes: Sequence[Node], number: list[dict[Value, int]], made: list[Value]
-    ) -> Node:
-        n0 = nodes[0]
-        ins = tuple(number[0][v] for v in n0.inputs)
-        for r, n in enumerate(nodes):
-            if n.op != n0.op or len(n.inputs) != len(ins) or len(n.outputs) != len(n0.outputs):
-                raise NotUniform(f"{n0.source or n0.op} is another operator on rank {r}")
-            if tuple(number[r][v] for v in n.inputs) != ins:
-                raise NotUniform(f"{n0.source or n0.op} reads other operands on rank {r}")
-        attrs = self._attrs(nodes)
-        outs = tuple(
-            self._value([n.outputs[k] for n in nodes], number, made)
-            for k in range(len(n0.outputs))
-        )
-        return Node(n0.op, tuple(made[k] for k in ins), attrs, outs, n0.origin, n0.source)
-
     def _attrs(self, nodes: Sequence[Node]) -> dict[str, Any]:
         n0 = nodes[0]
+        if "group" not in n0.attrs and all(n.attrs == n0.attrs for n in nodes):
+            return dict(n0.attrs)
         out: dict[str, Any] = {}
         for name, value in n0.attrs.items():
             col = [n.attrs.get(name) for n in nodes]
@@ -183,3 +144,39 @@ class Fold:
         if isinstance(x, Fraction) and x.denominator == 1:
             return x.numerator
         raise NotUniform(f"{what} differs between ranks")
+
+
+def _twins(first: Graph, other: Graph, differ: set[int]) -> dict[Value, Value]:
+    """Each value of ``other`` with the value of ``first`` in its place; positions of nodes whose
+    attributes differ are added to ``differ``.
+
+    Raises:
+        NotUniform: the graphs differ in more than attributes.
+    """
+    if len(first.nodes) != len(other.nodes):
+        raise NotUniform("the ranks have different numbers of operators")
+    if [v.name for v in first.inputs] != [v.name for v in other.inputs]:
+        raise NotUniform("the ranks have different inputs")
+    twin: dict[Value, Value] = {}
+    for v, w in zip(first.inputs, other.inputs, strict=True):
+        _pair(v, w, twin)
+    for k, m in enumerate(first.nodes):
+        n = other.nodes[k]
+        if m.op != n.op or len(m.inputs) != len(n.inputs) or len(m.outputs) != len(n.outputs):
+            raise NotUniform(f"{m.source or m.op} is another operator on another rank")
+        if m.inputs != tuple([twin[w] for w in n.inputs]):
+            raise NotUniform(f"{m.source or m.op} reads other operands on another rank")
+        for j, v in enumerate(m.outputs):
+            w = n.outputs[j]
+            if v.type is not w.type and v.type != w.type:
+                raise NotUniform(f"{v.name} has another type on another rank")
+            twin[w] = v
+        if m.attrs != n.attrs:
+            differ.add(k)
+    return twin
+
+
+def _pair(v: Value, w: Value, twin: dict[Value, Value]) -> None:
+    if v.type is not w.type and v.type != w.type:
+        raise NotUniform(f"{v.name} has another type on another rank")
+    twin[w] = v

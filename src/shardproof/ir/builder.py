@@ -23,6 +23,9 @@ from shardproof.ir.graph import (
 ShapeRule = Callable[[str, tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]
 
 
+_TYPES: dict[TensorType, TensorType] = {}
+
+
 class Builder:
     """Appends nodes to ``graph``. ``origin`` and ``source`` are stamped on every new node."""
 
@@ -46,7 +49,9 @@ class Builder:
         Raises:
             ShapeError: the operator's shape rule refuses these operands.
         """
-        types = self._infer(op, tuple(v.type for v in inputs), attrs)
+        types = self._infer(op, tuple([v.type for v in inputs]), attrs)
+        # Equal types are one object, so that comparing graphs is quick.
+        types = tuple([_TYPES.setdefault(t, t) for t in types])
         base = name or self.source or op
         outs = tuple(
             Value(self.unique(base if len(types) == 1 else f"{base}.{k}"), t)
