@@ -17,7 +17,7 @@ def refines() -> Verdict:
         "gpt tp8",
         "refines",
         outputs=[OutputRelation("div_2", "rank0.div_2 = ... = rank7.div_2", "proved", "R")],
-        inputs=["primals_{1,4-5,10-11,16}: S(0)", "primals_{2-3,7-9,13-15}: R"],
+        inputs=["primals_{1, 4-5, 10-11, 16}: S(0)", "primals_{2-3, 7-9, 13-15}: R"],
         assumptions=[("group", "group '42' is ranks 0 to 7")],
         conditions=["N >= 2 divides the vocabulary size"],
         left_out=[f"getitem_{k}" for k in range(30)],

@@ -133,7 +133,7 @@ def test_a_function_may_stand_for_the_mapping() -> None:
 
 
 def test_relation_is_printed_with_names_drawn_together() -> None:
-    assert shown_names(["a_1", "a_2", "b", "a_3", "a_7"]) == "a_{1-3,7}, b"
+    assert shown_names(["a_1", "a_2", "b", "a_3", "a_7"]) == "a_{1-3, 7}, b"
     assert shown_names(["w", "w1", "w1"]) == "w, w1"
 
 

@@ -203,3 +203,15 @@ def test_printed_graphs_in_the_wrong_order() -> None:
 def test_ranks_are_counted_before_anything_is_read() -> None:
     with pytest.raises(InputError, match=r"1 graphs for a mesh of 2 rank\(s\)"):
         spec(sequential="nowhere", distributed=["nowhere"]).resolve()
+
+
+def test_graphs_that_are_not_well_formed_are_refused() -> None:
+    graph = parse_graph(SEQUENTIAL, infer_types).graph
+    graph.nodes.reverse()
+    with pytest.raises(InputError, match="uses %h before it is defined") as caught:
+        spec(sequential=graph).resolve()
+    assert caught.value.where == "sequential"
+    parts = [parse_graph(text, infer_types).graph for text in RANKS]
+    parts[1].rank = 0
+    with pytest.raises(InputError, match=r"the graphs are those of ranks \[0, 0\]"):
+        spec(distributed=Program(GraphMesh.of(tp=2), parts)).resolve()

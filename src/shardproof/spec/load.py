@@ -11,7 +11,7 @@ from typing import Any
 
 import shardproof.ops  # noqa: F401 - declares the operators
 from shardproof.errors import InputError, shorten
-from shardproof.ir.check import check_graph
+from shardproof.ir.check import Flaw, check_graph
 from shardproof.ir.graph import NO_ORIGIN, Graph, Mesh, Origin
 from shardproof.ir.text import TextError, parse_graph
 from shardproof.ops.base import infer_types
@@ -81,20 +81,29 @@ def _load_text(text: str, label: str) -> Loaded:
             expected=error.expected or "a graph in the text form",
             next_step=error.next_step or "correct this line; docs/text-form.md shows the form",
         ) from error
-    flaws = check_graph(parsed.graph, infer_types, parsed.mesh)
-    if flaws:
-        raise InputError(
-            str(flaws[0]),
-            where=label,
-            expected="a well-formed graph",
-            next_step="correct the graph" + (f"; {len(flaws) - 1} more" if flaws[1:] else ""),
-        )
+    require_well_formed(check_graph(parsed.graph, infer_types, parsed.mesh), label)
     written = text.split("\n")
     for node, line in zip(parsed.graph.nodes, parsed.lines, strict=True):
         # A graph written by hand is itself the source that a finding points at.
         if node.origin == NO_ORIGIN:
             node.origin = Origin(label, line, code=written[line - 1].strip())
     return Loaded(parsed.graph, parsed.mesh)
+
+
+def require_well_formed(flaws: list[Flaw], where: str) -> None:
+    """Refuse graphs that no later stage could make sense of.
+
+    Raises:
+        InputError: there is a flaw.
+    """
+    if flaws:
+        more = f"; {len(flaws) - 1} more" if flaws[1:] else ""
+        raise InputError(
+            str(flaws[0]),
+            where=where,
+            expected="a well-formed graph",
+            next_step=f"correct the graph{more}; if shardproof imported it, please report this",
+        )
 
 
 def _load_fx(text: str, label: str, rank: int, mesh: Mesh, facts: Facts) -> Loaded:

@@ -74,7 +74,7 @@ def unknown_name(name: str, names: Iterable[str], what: str, where: str) -> Inpu
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Names for a line of a report; numbered ones are drawn together: ``w_{1-3,7}, bias``."""
+    """Names for a line of a report; numbered ones are drawn together: ``w_{1-3, 7}, bias``."""
     groups: dict[tuple[str, bool], list[int]] = {}
     for name in names:
         match = re.fullmatch(r"(.*?)(0|[1-9]\d*)", name)
@@ -93,4 +93,4 @@ def _group(stem: str, numbers: list[int]) -> str:
     texts = [str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs]
     if len(set(numbers)) <= 1:
         return stem + "".join(texts)
-    return f"{stem}{{{','.join(texts)}}}"
+    return f"{stem}{{{', '.join(texts)}}}"

@@ -10,10 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardproof.errors import InputError, shorten
+from shardproof.ir.check import check_graph, check_program
 from shardproof.ir.graph import Graph, Program
 from shardproof.ir.graph import Mesh as GraphMesh
+from shardproof.ops.base import infer_types
 from shardproof.spec.inputs import Fixed, InputRelation, Rule
-from shardproof.spec.load import Facts, GraphSource, GroupRule, Loaded, load
+from shardproof.spec.load import (
+    Facts,
+    GraphSource,
+    GroupRule,
+    Loaded,
+    load,
+    require_well_formed,
+)
 from shardproof.spec.outputs import Obligations, OutputRule
 from shardproof.spec.problem import Problem
 
@@ -141,6 +150,8 @@ class Spec:
             self._check_ranks(self.distributed, self.mesh or _NO_MESH)
         sequential = load(self.sequential, rank=0, mesh=_NO_MESH, facts=self.facts)
         program, loaded = self._program()
+        require_well_formed(check_graph(sequential.graph, infer_types), "sequential")
+        require_well_formed(check_program(program, infer_types), "distributed")
         relation = InputRelation(sequential.graph, program, self.inputs, self.fixed, self.free)
         relation.pair_random(sequential.random, [part.random for part in loaded])
         graphs = relation.resolve()
