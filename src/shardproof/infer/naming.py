@@ -226,8 +226,8 @@ class Table:
                 if x in inst.bound or ax[x] is not None:
                     return None
                 ax[x] = (p, s)
-            if p in d.whole and interval(a, inst.lo, inst.hi) != (d.lo[p], d.hi[p]):
-                return None
+        if not _whole_in_order(inst, d, found):
+            return None
         restr = self._intervals(inst, atom, d, found)
         return None if restr is None else Term(atom, tuple(ax), tuple(off), restr)
 
@@ -246,12 +246,30 @@ class Table:
             if span is None:
                 return None
             if span != (d.lo[p], d.hi[p]):
-                if p in d.whole:
-                    return None
                 out.append(((d.fn, atom, p), *span))
         # Every reduction index at hand must drive exactly one of the named instance, else a term
         # would be summed several times or not at all.
         return tuple(out) if taken == set(inst.bound) else None
+
+
+def _whole_in_order(inst: Instance, d: Def, found: Solution) -> bool:
+    """Whether the whole axes at hand are those of the named instance, complete and in the same
+    order. A function of a whole axis (a scan, a sort) may depend on the order of its elements,
+    and a function along one axis is another function along the next."""
+    axes = sorted(inst.whole, key=lambda j: (j in inst.bound, j))
+    at = 0
+    for p in sorted(d.whole):
+        a = found.get(p, Affine(0))
+        run = axes[at : at + len(a.slope)]
+        at += len(a.slope)
+        width: Size = 1
+        for j in reversed(run):
+            if a.slope.get(j) != width:
+                return False
+            width = width * (inst.hi[j] - inst.lo[j])
+        if not run or interval(a, inst.lo, inst.hi) != (d.lo[p], d.hi[p]):
+            return False
+    return at == len(axes)
 
 
 def interval(a: Affine, lo: Box, hi: Box) -> tuple[Size, Size] | None:
