@@ -223,7 +223,16 @@ class Products:
         parts.sort(key=lambda p: (p[0].atom, str(p[1]), str(p[0].restr), str(p[2]), str(p[0].off)))
         operands = tuple(((t, e),) for t, e, _ in parts)
         named = self.name(
-            Instance(inst.fn, inst.attrs, inst.lo, inst.hi, operands, inst.bound, commutative=True)
+            Instance(
+                inst.fn,
+                inst.attrs,
+                inst.lo,
+                inst.hi,
+                operands,
+                inst.bound,
+                # A label names a place, so factors that carry one may not change places.
+                commutative=not any(carried for _, _, carried in parts),
+            )
         )
         extra = tuple(
             (("in", named.atom, p, label), a, b)
@@ -498,7 +507,12 @@ def index_range(position: Term, lo: Box, hi: Box) -> tuple[Size, Size]:
     first = last = position.off[0]
     for j, w in enumerate(position.ax):
         if w is not None:
-            first, last = first + w[1] * lo[j], last + w[1] * (hi[j] - 1)
+            a, b = w[1] * lo[j], w[1] * (hi[j] - 1)
+            if not at_least(b, a):
+                a, b = b, a
+            if not at_least(b, a):
+                raise Unsupported("a position whose order is not known")
+            first, last = first + a, last + b
     return first, last
 
 
