@@ -17,7 +17,7 @@ from shardproof.infer.fold import Folder
 from shardproof.infer.integers import WHOLE, Guards, Index, Piece, clip, identity, in_table
 from shardproof.infer.labels import bring_together, project
 from shardproof.infer.naming import IOTA, Table
-from shardproof.infer.products import Products
+from shardproof.infer.products import Products, index_range
 from shardproof.infer.terms import lincomb
 from shardproof.ir.sizes import Size, at_least, smax, smin
 
@@ -99,6 +99,8 @@ class Lookups:
         atoms = {t.atom for c in index.base.cells for t, _ in c.lin}
         known = self._known(index, atoms, rows)
         pieces = clip(index.pieces, known)
+        if not pieces:
+            raise Unsupported("no index is inside the table")
         for p in pieces:
             if not in_table(p, rows):
                 raise Unsupported(
@@ -125,12 +127,8 @@ class Lookups:
     def _position_range(base: Val) -> tuple[Size, Size] | None:
         if len(base.cells) != 1 or len(base.cells[0].lin) != 1 or base.cells[0].lin[0][1] != 1:
             return None
-        t = base.cells[0].lin[0][0]
-        lo = hi = t.off[0]
-        for j, w in enumerate(t.ax):
-            if w is not None:
-                lo, hi = lo + w[1] * base.cells[0].lo[j], hi + w[1] * (base.cells[0].hi[j] - 1)
-        return lo, hi + 1
+        first, last = index_range(base.cells[0].lin[0][0], base.cells[0].lo, base.cells[0].hi)
+        return first, last + 1
 
     def _onehot_piece(
         self,
