@@ -21,9 +21,9 @@ from shardproof.infer.labels import bring_together, project
 from shardproof.infer.lookups import Lookups
 from shardproof.infer.naming import IOTA, Instance, Table
 from shardproof.infer.products import Products
-from shardproof.infer.terms import constant, innermost, lincomb
-from shardproof.ir.graph import TensorType
-from shardproof.ir.sizes import Poly, Size, Undecided, product, smax, symbols
+from shardproof.infer.terms import constant, lincomb
+from shardproof.ir.graph import TensorType, is_bool, is_integer
+from shardproof.ir.sizes import Poly, Size, Undecided, product, smax, smin, symbols
 from shardproof.ops import base as alg
 
 MAX_SPREAD = 144
@@ -165,7 +165,8 @@ class Evaluator:
         cells = []
         for lo, hi, lins in boxes:
             pairs = self.instance(
-                Instance(a.fn, a.attrs, lo, hi, tuple(lins), commutative=a.commutative), a.linear
+                Instance(external(a.fn), a.attrs, lo, hi, tuple(lins), commutative=a.commutative),
+                a.linear,
             )
             cells.append(Cell(lo, hi, lincomb(self.table, pairs)))
         return blocks.normalise(dims, cells)
@@ -250,7 +251,7 @@ class Evaluator:
             found.setdefault(box, []).append(t._replace(ax=tuple(t.ax[j] for j in keep)))
         cells = []
         for (lo, hi), terms in found.items():
-            cells.append(Cell(lo, hi, ((self.join_extrema(terms), ONE),)))
+            cells.append(Cell(lo, hi, ((self.join_extrema(a.kind, terms), ONE),)))
         self._check_disjoint(cells)
         odims = tuple(
             () if x == "1" else together.dims[together.labels.index(x)] for x in output
@@ -266,13 +267,13 @@ class Evaluator:
                 if blocks.meet(a.lo, a.hi, b.lo, b.hi) is not None:
                     raise Unsupported("an extremum over pieces that overlap in part")
 
-    def join_extrema(self, terms: Sequence[Term]) -> Term:
-        """Maximum of maxima over parts of one reduction: the parts must cover an interval;
-        overlap does no harm."""
+    def join_extrema(self, kind: str, terms: Sequence[Term]) -> Term:
+        """Maximum of maxima (minimum of minima) over parts of one reduction: the parts must cover
+        an interval; overlap does no harm. A maximum inside another function does not join."""
         first, rest = terms[0], terms[1:]
         if all(t == first for t in rest):
             return first
-        if len(first.restr) != 1 or innermost(first.restr[0][0])[0] not in ("max", "min"):
+        if len(first.restr) != 1 or first.restr[0][0][0] != kind:
             raise Unsupported("an extremum over unlike pieces")
         label = first.restr[0][0]
         spans: list[tuple[Size, Size]] = []
@@ -302,7 +303,9 @@ class Evaluator:
                     raise Unsupported("a whole axis is in several pieces")
                 if all(t.ax[j] is None for lin in lins for t, _ in lin):
                     raise Unsupported("a whole axis is constant")
-            inst = Instance(a.fn, a.attrs, lo, hi, tuple(lins), tuple(bound), tuple(whole))
+            inst = Instance(
+                external(a.fn), a.attrs, lo, hi, tuple(lins), tuple(bound), tuple(whole)
+            )
             parts.append((lo, hi, self.instance(inst, linear)))
         return project(self.table, together, a.output, parts)
 
@@ -339,7 +342,7 @@ class Evaluator:
         return v
 
     def _linear_index(self, a: alg.Linear, vals: list[Val], out: TensorType) -> Index | None:
-        if out.dtype[0] not in "iub" and not all(v.index for v in vals):
+        if not discrete(out.dtype) and not all(v.index for v in vals):
             return None
         if any(c.denominator != 1 for c in a.coefs):
             return None
@@ -424,7 +427,7 @@ class Evaluator:
             x, mask = vals
             other = blocks.filled(out.shape, lambda n: constant(a.other, n))
             vals = [mask, other, x]
-        if out.dtype[0] in "iub":
+        if discrete(out.dtype):
             index = self._select_index(vals, out, a.other)
             if index is not None:
                 return self.from_index(index)
@@ -450,6 +453,19 @@ class Evaluator:
 
 
 # ------------------------------------------------------------------ helpers
+
+
+INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
+
+
+def external(fn: str) -> str:
+    """The name of an operator's function; never one that inference gives a meaning of its own."""
+    return f"{fn} operator" if fn in INTERNAL else fn
+
+
+def discrete(dtype: str) -> bool:
+    """Whether elements are integers or booleans (bf16 is neither)."""
+    return is_bool(dtype) or is_integer(dtype)
 
 
 def view(v: Val, f: Callable[[Val], Val]) -> Val:
@@ -491,8 +507,7 @@ def cover(spans: Sequence[tuple[Size, Size]]) -> tuple[Size, Size]:
     while left:
         for k, (a, b) in enumerate(left):
             if _ge(hi, a) and _ge(b, lo):
-                lo = a if _ge(lo, a) else lo
-                hi = smax(hi, b)
+                lo, hi = smin(lo, a), smax(hi, b)
                 del left[k]
                 break
         else:
