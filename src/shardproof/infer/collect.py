@@ -17,7 +17,7 @@ from shardproof.infer.coef import ONE, Coef, Ratio, from_size, ratio
 from shardproof.infer.evaluate import Evaluator, scale_val, view
 from shardproof.infer.terms import EXTREMA, innermost, lincomb
 from shardproof.ir.graph import Attrs, Mesh, TensorType
-from shardproof.ir.sizes import Size, Symbol, linear_in, only_symbol, substitute, symbols
+from shardproof.ir.sizes import Size, Symbol, linear_in, only_symbol, product, substitute, symbols
 from shardproof.ops import base as alg
 
 
@@ -55,12 +55,12 @@ class Collect:
             total = self.ev.linear(vals, [ONE] * len(vals), out.shape)
             return scale_val(total, Fraction(1, len(vals))) if op == "avg" else total
         if op in ("max", "min"):
-            return self._extremum(vals)
+            return self._extremum(op, vals)
         if op == "product":
             return self.ev.apply(alg.Monomial((ONE,) * len(vals)), vals, [out] * len(vals), out)
         raise Unsupported(f"a reduction with {op}")
 
-    def _extremum(self, vals: Sequence[Val]) -> Val:
+    def _extremum(self, op: str, vals: Sequence[Val]) -> Val:
         aligned = blocks.align_all(vals)
         cells = []
         for lo, hi, lins in blocks.overlay(aligned):
@@ -69,7 +69,8 @@ class Collect:
                     raise Unsupported("the maximum of sums")
                 cells.append(Cell(lo, hi, lins[0]))
                 continue
-            cells.append(Cell(lo, hi, ((self.ev.join_extrema([x[0][0] for x in lins]), ONE),)))
+            joined = self.ev.join_extrema(op, [x[0][0] for x in lins])
+            cells.append(Cell(lo, hi, ((joined, ONE),)))
         return blocks.normalise(aligned[0].dims, cells)
 
     @staticmethod
@@ -123,12 +124,21 @@ class CollectSpmd:
         if kind == "all_to_all":
             if attrs.get("send_sizes") is not None:
                 raise Unsupported("an uneven all_to_all with the rank as an index")
-            for a in reversed(axes):
-                v = self._gather(v, a, _int(attrs["concat_dim"]))
-            return self._share(blocks.normalise(v.dims, v.cells), axes, _int(attrs["split_dim"]))
+            return self._all_to_all(v, axes, _int(attrs["split_dim"]), _int(attrs["concat_dim"]))
         if kind == "broadcast":
             return self._from(v, axes, _int(attrs["src"]))
         raise Unsupported(f"{kind} with the rank as an index")
+
+    def _all_to_all(self, v: Val, axes: Sequence[str], split: int, join: int) -> Val:
+        if split == join:
+            # Cut the dim in two: parts are sent by the first, and join along the second.
+            shape, n = v.shape, product(self.mesh.extent(a) for a in axes)
+            part = blocks.div_exact(shape[split], n)
+            cut = blocks.reshape(v, (*shape[:split], n, part, *shape[split + 1 :]))
+            return blocks.reshape(self._all_to_all(cut, axes, split, split + 1), shape)
+        for a in reversed(axes):
+            v = self._gather(v, a, join)
+        return self._share(blocks.normalise(v.dims, v.cells), axes, split)
 
     def total(self, v: Val, axes: Sequence[str]) -> Val:
         """The sum over the ranks of mesh axes."""
@@ -141,9 +151,12 @@ class CollectSpmd:
         """A value made by the distributed program whose definition mentions the rank is another
         tensor on every rank; nothing is known of a combination of those."""
         for c in v.cells:
-            for t, _ in c.lin:
+            for t, k in c.lin:
                 if sym in self.ev.table.atoms[t.atom].rank_symbols:
                     raise Unsupported("a collective over a value without sequential meaning")
+                _no_rank_coef(k, sym)
+                if any(w is not None and sym in symbols(w[1]) for w in t.ax):
+                    raise Unsupported("a collective over strides that depend on the rank")
             for x in (*c.lo, *c.hi):
                 if sym in symbols(x):
                     raise Unsupported("a collective over pieces that depend on the rank")
@@ -157,7 +170,7 @@ class CollectSpmd:
                 if op == "avg":
                     v = scale_val(v, ratio(1, n))
             elif op in ("max", "min"):
-                v = self._extremum(v, sym, n)
+                v = self._extremum(op, v, sym, n)
             else:
                 raise Unsupported(f"a reduction with {op} with the rank as an index")
         return v
@@ -173,12 +186,15 @@ class CollectSpmd:
         _no_rank_coef(k, sym)
         if any(linear_in(o, sym)[1] != 0 for o in t.off):
             raise Unsupported("a sum over ranks of slices that depend on the rank")
-        joined, hit = self._tile(t, sym, n, extrema=False)
+        joined, hit = self._tile(t, sym, n)
         return joined, k if hit else k * from_size(n)
 
-    def _tile(self, t: Term, sym: Symbol, n: Size, *, extrema: bool) -> tuple[Term, bool]:
+    def _tile(
+        self, t: Term, sym: Symbol, n: Size, *, extremum: str | None = None
+    ) -> tuple[Term, bool]:
         """Join the intervals ``[a + b*r, a + b*(r+1))`` over all ranks ``r``; they tile because
-        each starts where the one before ends."""
+        each starts where the one before ends. Maxima join only by a maximum and only where they
+        are the value itself: the maximum of ``y * max(part)`` is something else."""
         out = []
         hit = False
         for label, lo, hi in t.restr:
@@ -186,7 +202,8 @@ class CollectSpmd:
             if b == 0 and b2 == 0:
                 out.append((label, lo, hi))
                 continue
-            if b != b2 or a2 - a != b or hit or (innermost(label)[0] in EXTREMA) != extrema:
+            fits = innermost(label)[0] not in EXTREMA if extremum is None else label[0] == extremum
+            if b != b2 or a2 - a != b or hit or not fits:
                 raise Unsupported("partial sums of the ranks do not tile an interval")
             hit = True
             span = (a, a + b * n)
@@ -194,7 +211,7 @@ class CollectSpmd:
                 out.append((label, *span))
         return t._replace(restr=tuple(out)), hit
 
-    def _extremum(self, v: Val, sym: Symbol, n: Size) -> Val:
+    def _extremum(self, op: str, v: Val, sym: Symbol, n: Size) -> Val:
         cells = []
         for c in v.cells:
             if any(sym in symbols(o) for t, _ in c.lin for o in t.off):
@@ -202,9 +219,10 @@ class CollectSpmd:
             if not _mentions(c, sym):
                 cells.append(c)
                 continue
-            if len(c.lin) != 1 or c.lin[0][1] != 1:
+            if len(c.lin) != 1 or c.lin[0][1] != 1 or len(c.lin[0][0].restr) != 1:
                 raise Unsupported("the maximum of sums")
-            cells.append(c._replace(lin=((self._tile(c.lin[0][0], sym, n, extrema=True)[0], ONE),)))
+            joined, _ = self._tile(c.lin[0][0], sym, n, extremum=op)
+            cells.append(c._replace(lin=((joined, ONE),)))
         return blocks.normalise(v.dims, cells)
 
     def _gather(self, v: Val, axis: str, dim: int) -> Val:
