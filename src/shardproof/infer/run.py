@@ -144,6 +144,8 @@ class Runner:
             if found is None:
                 self.ev.table.site = (k, v.name)
                 found = blocks.atom_val(self.ev.table.fresh(v.name), v.shape)
+                if self.problem.distributed.spmd:
+                    self._mark_rank_dependent(found)  # another unknown on every rank
             env[v] = found
         return env
 
@@ -258,7 +260,7 @@ class Runner:
             return
         vals = [env[r][n.inputs[0]] for r, n in members]
         outs = [n.outputs[0].type for _, n in members]
-        key = (_key(node0), "collective", tuple(id(v) for v in vals))
+        key = (tuple(_key(n) for _, n in members), "collective", tuple(id(v) for v in vals))
         result = self._memo.get(key)
         if result is None:
             try:
