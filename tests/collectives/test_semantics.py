@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,9 +13,9 @@ from shardproof.ir.graph import Node
 RNG = np.random.default_rng(0)
 
 
-def nodes(op: str, *attrs: dict[str, object], group: tuple[int, ...] = ()) -> list[Node]:
+def nodes(op: str, *attrs: dict[str, Any], group: tuple[int, ...] = ()) -> list[Node]:
     ranks = group or tuple(range(len(attrs)))
-    return [Node(op, (), {"group": ranks, **a}, ()) for a in attrs]  # type: ignore[arg-type]
+    return [Node(op, (), {"group": ranks, **a}, ()) for a in attrs]
 
 
 def draw(*shape: int) -> Array:
@@ -54,7 +56,7 @@ def test_gather_and_scatter_invert_each_other(dim: int, sizes: tuple[int, ...]) 
     whole = draw(6, sum(sizes)) if dim else draw(sum(sizes), 5)
     cuts = np.cumsum((0, *sizes))
     parts = [np.take(whole, range(cuts[k], cuts[k + 1]), axis=dim) for k in range(3)]
-    attrs: dict[str, object] = {"dim": dim}
+    attrs: dict[str, Any] = {"dim": dim}
     if len(set(sizes)) > 1:
         attrs["sizes"] = sizes
     for y in execute("all_gather", nodes("all_gather", *[attrs] * 3), parts):

@@ -120,9 +120,9 @@ def mutations(graphs: list[Graph]) -> list[tuple[int, str, Edit]]:
         elif n.op == "slice":
             bounds = [g.nodes[k].attrs["start"] for g in graphs]
             ends = [g.nodes[k].attrs["stop"] for g in graphs]
-            if max(ends) < n.inputs[0].shape[n.attrs["dim"]]:  # type: ignore
+            if max(ends) < n.inputs[0].shape[n.attrs["dim"]]:  # type: ignore[index, operator, type-var]
                 edits["one further"] = move(1)
-            if min(bounds) > 0:  # type: ignore
+            if min(bounds) > 0:  # type: ignore[operator, type-var]
                 edits["one back"] = move(-1)
         elif n.op == "scale":
             edits = {"halved": halve}

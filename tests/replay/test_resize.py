@@ -305,6 +305,27 @@ def test_literal_counts_follow_the_size() -> None:
     assert not agrees(resize(mean_pair("1/4096").resolve()))
 
 
+@pytest.mark.parametrize(("op", "value"), [("div", "8192"), ("mul", "1/8192")])
+def test_counts_in_constant_tensors(op: str, value: str) -> None:
+    by = f"%y = {op}(%t, %c)"
+
+    def spec(value: str) -> Spec:
+        full = f'%c = full() {{value={value}, shape=(), dtype="f32"}}'
+        text = f"""\
+%x = input f32[512, 8]
+{full}
+%s = sum(%x) {{dims=(0, 1)}}
+%t = all_reduce(%s) {{op="sum", group=(0, 1), group_size=2}}
+{by}
+return %y
+"""
+        sequential = "%x = input f32[1024, 8]\n%y = mean(%x) {dims=(0, 1)}\nreturn %y\n"
+        return pair(sequential, text, {"x": Shard(0)})
+
+    assert agrees(resize(spec(value).resolve()))
+    assert not agrees(resize(spec(value.replace("8192", "4096")).resolve()))
+
+
 def test_other_factors_are_kept() -> None:
     r = resize(mean_pair("1/1000").resolve())
     assert r.report.counts == []

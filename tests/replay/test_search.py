@@ -10,12 +10,14 @@ from tests.replay.programs import embedding, mlp, pair
 
 from shardproof import Partial, Replicate, Shard, seq
 from shardproof.examples.grad_accumulation import accumulate
+from shardproof.ir.graph import Graph
 from shardproof.ir.text import parse_graph
 from shardproof.ops.base import infer_types
 from shardproof.replay.compare import replay_problem
 from shardproof.replay.inputs import draw_inputs, rank_inputs
-from shardproof.replay.resize import resize
+from shardproof.replay.resize import Resized, Wish, resize
 from shardproof.replay.search import find_counterexample, search
+from shardproof.spec.problem import Problem
 
 SIZE = {"s": 64, "d": 64, "f": 256}
 
@@ -23,7 +25,7 @@ SIZE = {"s": 64, "d": 64, "f": 256}
 # ------------------------------------------------------------------------------ inputs
 
 
-def inputs_graph():  # type: ignore[no-untyped-def]
+def inputs_graph() -> Graph:
     text = (
         "graph g\n%x = input bf16[4000]\n%m = input b8[4000]\n%i = input i64[4000]\n"
         "%t = input f32[3]\n%y = neg(%x)\nreturn %y\n"
@@ -173,20 +175,76 @@ return %y
 # ------------------------------------------------------------------------------ search
 
 
-def test_gradient_accumulation_is_refuted_and_its_cure_is_not() -> None:
-    problem = accumulate().resolve()
-    found = find_counterexample(problem)
+def test_gradient_accumulation_is_refuted() -> None:
+    found = find_counterexample(accumulate().resolve())
     assert found is not None
     assert found.output == "add_1"
-    # Halving the two means is the cure; the sequential mean is a literal factor 1/8.
-    (graph,) = problem.distributed.graphs
-    for node in graph.nodes:
-        if node.op == "mean":
-            node.op = "sum"
-    right, wrong = resize(problem), find_counterexample(problem)
-    assert wrong is not None
-    assert right.report.counts
-    assert "8" in wrong.sizes
+    assert found.ranks == [0]
+    assert found.sizes == {"8": "6", "4": "3"}
+
+
+def test_gradient_accumulation_mended_is_not() -> None:
+    """One side counts by a literal, the other by its operator."""
+    sequential = """\
+%x = input f32[8]
+%s = sum(%x) {dims=(0,)}
+%y = scale(%s) {by=1/8}
+return %y
+"""
+    steps = """\
+%a = input f32[4]
+%b = input f32[4]
+%m = mean(%a) {dims=(0,)}
+%n = mean(%b) {dims=(0,)}
+%t = add(%m, %n)
+%y = scale(%t) {by=1/2}
+return %y
+"""
+    inputs = {"a": seq("x")[0:4], "b": seq("x")[4:8]}
+    assert find_counterexample(pair(sequential, steps, inputs, 1).resolve()) is None
+    wrong = steps.replace("by=1/2", "by=1")
+    assert find_counterexample(pair(sequential, wrong, inputs, 1).resolve()) is not None
+
+
+def test_trimmed_instances_are_confirmed_with_exact_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A difference that trimming made up is discarded: here trimming gives another problem."""
+    right, wrong = mlp(SIZE).resolve(), mlp(SIZE, drop="bias").resolve()
+
+    def trimmed(problem: Problem, wish: Wish, *, exact: bool = False) -> Resized:
+        out = resize(right if exact else wrong, wish, exact=exact)
+        out.report.exact = exact
+        return out
+
+    monkeypatch.setattr("shardproof.replay.search.resize", trimmed)
+    out = search(right)
+    assert out.counterexample is None
+    assert any("offsets" in note for note in out.notes)
+
+
+def test_offsets_of_a_whole_and_of_its_parts() -> None:
+    """Rows 701 to 1469 in one piece against the same rows in two."""
+    sequential = """\
+%x = input f32[1537, 4]
+%s = slice(%x) {dim=0, start=701, stop=1469}
+%y = exp(%s)
+return %y
+"""
+    parts = """\
+%x = input f32[1537, 4]
+%a = slice(%x) {dim=0, start=0, stop=769}
+%b = slice(%x) {dim=0, start=769, stop=1537}
+%c = slice(%a) {dim=0, start=701, stop=769}
+%d = slice(%b) {dim=0, start=0, stop=700}
+%s = concat(%c, %d) {dim=0}
+%y = exp(%s)
+return %y
+"""
+    out = search(pair(sequential, parts, {"*": Replicate()}).resolve())
+    assert out.counterexample is None
+    wrong = parts.replace("start=701, stop=769", "start=700, stop=768")
+    assert find_counterexample(pair(sequential, wrong, {"*": Replicate()}).resolve()) is not None
 
 
 def test_found_instances_can_be_refused() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from shardproof.collectives.match import CollectiveStep, Step, is_collective, match, rank_of
+from shardproof.collectives.match import CollectiveStep, Step, match, rank_of
 from shardproof.collectives.semantics import execute
 from shardproof.ir.graph import Graph, Node, Program, Value, is_bool, is_integer
 from shardproof.ops.base import Array, Opaque, lookup
@@ -145,8 +145,3 @@ def _drop_dead(step: Step, envs: dict[int, Environment], uses: Counter[Value]) -
         for v in (*node.inputs, *node.outputs):
             if uses[v] == 0:
                 envs[rank].pop(v, None)
-
-
-def communicates(graph: Graph) -> bool:
-    """Whether a graph has collectives of more than this rank."""
-    return any(is_collective(n) and len(n.attrs.get("group", ())) > 1 for n in graph.nodes)  # type: ignore[arg-type]

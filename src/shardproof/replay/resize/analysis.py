@@ -17,21 +17,26 @@ from shardproof.spec.problem import Obligation, Problem
 
 @dataclass(slots=True)
 class Tensor:
-    """What is known of one value: its dims, the domain of an integer tensor, and the dims over
-    which it is a plain sum (for literals that count the terms)."""
+    """What is known of one value: its dims, the domain of an integer tensor, the dims over which
+    it is a plain sum (for literals that count the terms), and the node that fills it with one
+    constant."""
 
     dims: tuple[Dim, ...]
     domain: Domain | None = None
     summed: tuple[Dim, ...] = ()
+    constant: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """``node`` multiplies a sum by ``ratio / number of terms``, written as the literal ``by``."""
+    """The literal ``attr`` of ``node`` is ``ratio / number of terms`` of a sum, or with
+    ``inverse`` ``number of terms / ratio``."""
 
     node: Node
+    attr: str
     ratio: Fraction
     dims: tuple[Dim, ...]
+    inverse: bool = False
 
 
 @dataclass(slots=True)
@@ -80,7 +85,7 @@ class Analysis:
             of.domain.root().literals.append(Literal(node, attr, int(value)))
 
     def same(self, a: Tensor, b: Tensor) -> None:
-        """Two tensors of one shape, with the same values."""
+        """Two tensors of one shape whose integers are of one domain."""
         self.scales.unify_all(a.dims, b.dims)
         self.flow(a, b)
 

@@ -84,10 +84,10 @@ class Writer:
             out[name] = sizes[0] if name == "extent" else sizes
         elif key in a.readings:
             out[name] = self.literal(a.readings[key])
-        elif name == "by" and self.counts and node in a.counts:
+        elif self.counts and node in a.counts and a.counts[node].attr == name:
             count = a.counts[node]
-            terms = prod(self.solution.size(d) for d in count.dims)
-            out[name] = count.ratio / Fraction(terms)
+            factor = count.ratio / Fraction(prod(self.solution.size(d) for d in count.dims))
+            out[name] = 1 / factor if count.inverse else factor
 
     def bound(self, b: Bound) -> int:
         """The new position of a slice bound."""

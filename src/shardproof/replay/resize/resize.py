@@ -51,21 +51,24 @@ class Resized:
     wish: Wish = field(default_factory=Wish)
 
 
-def resize(problem: Problem, wish: Wish | None = None, *, counts: bool = True) -> Resized:
+def resize(
+    problem: Problem, wish: Wish | None = None, *, counts: bool = True, exact: bool = False
+) -> Resized:
     """``problem`` at small sizes.
 
     Args:
         wish: preferred sizes.
         counts: let factors that are 1 / number of summed terms follow the new number. Without,
             they stay as they are; a difference that only one of the two shows is no witness.
+        exact: scale every position exactly, even if a dim can then hardly shrink.
 
     Raises:
         NotReplayable: symbolic sizes (instantiate first), protocol violations, or a rule that
             turned out too weak (checked with the shape rules).
     """
     wish = wish or Wish()
-    for exact in (False, True):
-        analysis = analyse(problem, exact)
+    for strict in (True,) if exact else (False, True):
+        analysis = analyse(problem, strict)
         try:
             out = _written(analysis, solve(analysis.scales, wish), counts)
             out.wish = wish
@@ -73,7 +76,7 @@ def resize(problem: Problem, wish: Wish | None = None, *, counts: bool = True) -
         except Unsolved:
             continue
         except NotReplayable:
-            if exact:
+            if strict:
                 raise
     raise NotReplayable("resizing found no smaller sizes")
 
@@ -120,7 +123,8 @@ def _report(a: Analysis, solution: Solution, counts: bool) -> ResizeReport:
             (out.ambiguous if r.dim is not None else out.kept).append(text)
     for node, count in a.counts.items():
         terms = prod(a.scales.size[d] for d in count.dims)
-        text = f"{node_name(node)} (by {node.attrs['by']}): {count.ratio} / {terms} terms"
+        what = f"{node_name(node)} ({count.attr} {node.attrs[count.attr]})"
+        text = f"{what}: {count.ratio} / {terms} terms"
         (out.counts if counts else out.kept).append(text)
     return out
 

@@ -58,7 +58,7 @@ def unify_extent(s: Scales, a: Dim, b: Dim) -> None:
 
 def _identity(a: Analysis, node: Node, _: alg.Identity, ins: Sequence[Tensor], out: Tensor) -> None:
     a.same(ins[0], out)
-    out.summed = ins[0].summed
+    out.summed, out.constant = ins[0].summed, ins[0].constant
 
 
 def _elementwise(a: Analysis, node: Node, _: object, ins: Sequence[Tensor], out: Tensor) -> None:
@@ -74,15 +74,35 @@ def _linear(
         a.flow(*ins, out)
         a.literal(node, "by", out)
     elif len(ins) == 1 and ins[0].summed:
-        _count(a, node, algebra.coefs[0], ins[0].summed)
+        _count(a, node, "by", algebra.coefs[0], ins[0].summed)
 
 
-def _count(a: Analysis, node: Node, coef: Fraction, summed: tuple[Dim, ...]) -> None:
+def _monomial(
+    a: Analysis, node: Node, algebra: alg.Monomial, ins: Sequence[Tensor], out: Tensor
+) -> None:
+    _elementwise(a, node, algebra, ins, out)
+    if len(ins) != 2 or set(map(abs, algebra.exponents)) != {1}:
+        return
+    for x, other, exponent in zip(ins, reversed(ins), reversed(algebra.exponents), strict=True):
+        value = other.constant.attrs["value"] if other.constant is not None else 0
+        if other.constant is not None and x.summed and isinstance(value, int | Fraction) and value:
+            factor = Fraction(value) ** int(exponent)
+            _count(a, other.constant, "value", factor, x.summed, inverse=exponent < 0)
+
+
+def _count(
+    a: Analysis,
+    node: Node,
+    attr: str,
+    factor: Fraction,
+    summed: tuple[Dim, ...],
+    inverse: bool = False,
+) -> None:
     """A factor that is the reciprocal of the number of summed terms, up to a number of ranks."""
-    ratio = coef * prod(a.scales.size[d] for d in summed)
+    ratio = factor * prod(a.scales.size[d] for d in summed)
     ranks = len(a.problem.distributed.graphs)
-    if 1 in (ratio.numerator, ratio.denominator) and 1 <= max(ratio, 1 / ratio) <= ranks:
-        a.counts[node] = Count(node, ratio, summed)
+    if ratio > 0 and 1 in (ratio.numerator, ratio.denominator) and max(ratio, 1 / ratio) <= ranks:
+        a.counts[node] = Count(node, attr, ratio, summed, inverse)
 
 
 # Scalar functions that return one of their operands or bounds unchanged.
@@ -176,7 +196,7 @@ def _extremum(
 def _reshape(a: Analysis, node: Node, _: alg.Reshape, ins: Sequence[Tensor], out: Tensor) -> None:
     reshape_equations(a.scales, ins[0].dims, out.dims)
     a.flow(ins[0], out)
-    out.summed = ins[0].summed
+    out.summed, out.constant = ins[0].summed, ins[0].constant
 
 
 def reshape_equations(s: Scales, x: Sequence[Dim], out: Sequence[Dim]) -> None:
@@ -235,6 +255,7 @@ def _concat(
 def _expand(a: Analysis, node: Node, _: alg.Expand, ins: Sequence[Tensor], out: Tensor) -> None:
     unify_broadcast(a.scales, ins[0].dims, out.dims)
     a.flow(ins[0], out)
+    out.constant = ins[0].constant
 
 
 # ------------------------------------------------------------------------------ creation, lookup
@@ -242,6 +263,7 @@ def _expand(a: Analysis, node: Node, _: alg.Expand, ins: Sequence[Tensor], out: 
 
 def _constant(a: Analysis, node: Node, _: alg.Constant, ins: Sequence[Tensor], out: Tensor) -> None:
     a.literal(node, "value", out)
+    out.constant = node if out.domain is None else None
 
 
 def _iota(a: Analysis, node: Node, algebra: alg.Iota, ins: Sequence[Tensor], out: Tensor) -> None:
@@ -294,7 +316,7 @@ def _nothing(a: Analysis, node: Node, _: object, ins: Sequence[Tensor], out: Ten
 _RULES: dict[type, Rule] = {
     alg.Identity: _identity,
     alg.Linear: _linear,
-    alg.Monomial: _elementwise,
+    alg.Monomial: _monomial,
     alg.Pointwise: _pointwise,
     alg.Logic: _elementwise,
     alg.Compare: _compare,

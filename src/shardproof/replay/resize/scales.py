@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from math import gcd
 
 Dim = int
@@ -128,20 +129,28 @@ class Scales:
 
     def merge_prefixes(self) -> bool:
         """Prefixes of equal length of one class are one position, and so are the remainders of
-        dims of equal size; whether anything changed."""
+        dims of equal size; a prefix that is also a cut scales like one. Whether anything
+        changed."""
         heads: dict[tuple[Dim, int], Dim] = {}
         rests: dict[tuple[Dim, int, int], Dim] = {}
         changed = False
         for (dim, value), (head, rest) in self._prefixes.items():
             root = self.find(dim)
+            if value in self.cuts(root):
+                changed |= self.unify(head, dim)
+                changed |= self.unify(rest, dim)
+                continue
             changed |= self.unify(heads.setdefault((root, value), head), head)
             changed |= self.unify(rests.setdefault((root, value, self.size[dim]), rest), rest)
         return changed
 
-    def part(self, whole: Dim, piece: Dim, start: int) -> tuple[Bound, Bound]:
-        """``piece`` is ``whole[start : start + size(piece)]``; the bounds of the slice."""
+    def part(
+        self, whole: Dim, piece: Dim, start: int, scaled: bool | None = None
+    ) -> tuple[Bound, Bound]:
+        """``piece`` is ``whole[start : start + size(piece)]``; the bounds of the slice. ``scaled``
+        says whether they are cuts (chosen by the sizes without)."""
         n, stop = self.size[whole], start + self.size[piece]
-        if self._scales_well(n, start, stop):
+        if self._scales_well(n, start, stop) if scaled is None else scaled:
             self.unify(whole, piece)
             self.cut(whole, start)
             self.cut(whole, stop)
@@ -175,11 +184,15 @@ class Scales:
 
     def partition(self, whole: Dim, pieces: Sequence[Dim]) -> None:
         """``whole`` is the concatenation of ``pieces``."""
-        start = 0
-        for piece in pieces:
+        n = self.size[whole]
+        ends = list(accumulate((self.size[p] for p in pieces), initial=0))
+        bounds = [(a, b) for a, b in pairwise(ends) if a != b]
+        # All pieces in one way: a position that is a cut for one piece and a prefix for the next
+        # would be in two places.
+        scaled = all(self._scales_well(n, a, b) for a, b in bounds)
+        for piece, start in zip(pieces, ends, strict=False):
             if self.size[piece]:
-                self.part(whole, piece, start)
-            start += self.size[piece]
+                self.part(whole, piece, start, scaled)
 
 
 def divisor(values: Sequence[int]) -> int:
