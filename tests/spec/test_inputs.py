@@ -289,3 +289,16 @@ def test_only_slices_can_be_taken() -> None:
         seq("x")[0]  # type: ignore[index]
     with pytest.raises(TypeError, match="only slices"):
         seq("x")[::2]
+
+
+@pytest.mark.parametrize("constant", [float("inf"), float("nan"), "1 / 0"])
+def test_fixed_inputs_hold_finite_numbers(constant: Any) -> None:
+    with pytest.raises(InputError, match="'w' cannot hold the constant") as caught:
+        resolve({"x": X}, fixed={"w": constant})
+    assert caught.value.where == "fixed['w']"
+
+
+def test_fixed_integers_are_whole() -> None:
+    ranks = [text.replace("%x = input", "%k = input i64[3]\n%x = input") for text in RANKS]
+    with pytest.raises(InputError, match=r"'k' cannot hold the constant 0\.5"):
+        resolve({"x": X, "w": W}, distributed=ranks, fixed={"k": 0.5})

@@ -78,7 +78,7 @@ class InputRelation:
         """The inputs of either side that hold one constant, by name."""
         names = [*self.types, *(v.name for g in self.program.graphs for v in g.inputs)]
         values = {name: self.fixed.get(name) for name in names}
-        return {name: float(v) for name, v in values.items() if v is not None}
+        return {name: float(Fraction(v)) for name, v in values.items() if v is not None}
 
     def pair_random(self, sequential: list[str], distributed: list[list[str]]) -> None:
         """Pair the masks that the importer made, in order, and propose how each lies.
@@ -115,8 +115,7 @@ class InputRelation:
     def _define(self, lowering: Lowering, v: Value, label: str) -> None:
         constant = self.fixed.get(v.name)
         if constant is not None:
-            exact = Fraction(constant) if is_float(v.dtype) else int(constant)
-            lowering.constant(v.name, exact, v.type)
+            lowering.constant(v.name, self._constant(v, constant), v.type)
             self._say("fact", f"every element is {constant}", v.name)
             return
         rule = self.rules.get(v.name)
@@ -134,6 +133,25 @@ class InputRelation:
             self._say("relation", "free: any value on any rank", v.name)
         else:
             raise self._undefined(v, label)
+
+    def _constant(self, v: Value, constant: int | float | Fraction) -> int | Fraction:
+        try:
+            exact = Fraction(constant)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._bad_constant(v, constant, "a finite number") from error
+        if is_float(v.dtype):
+            return exact
+        if exact.denominator != 1:
+            raise self._bad_constant(v, constant, f"a whole number: {v.name} is {v.type}")
+        return int(exact)
+
+    def _bad_constant(self, v: Value, constant: object, expected: str) -> InputError:
+        return InputError(
+            f"{v.name!r} cannot hold the constant {constant!r}",
+            where=self.fixed.where(v.name),
+            expected=expected,
+            next_step="correct this entry of fixed={...}",
+        )
 
     def _define_mask(self, lowering: Lowering, v: Value, label: str) -> None:
         source, placement = self.random[v.name]
