@@ -12,7 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from shardproof.ir.graph import Graph, Mesh, Node, Program, Value
-from shardproof.ir.sizes import Size
+from shardproof.ir.sizes import Size, Undecided
+from shardproof.ops.base import ShapeError, infer_types
 
 
 class NotUniform(Exception):
@@ -49,6 +50,8 @@ class Fold:
             attrs = n.attrs
             if k in differ or "group" in attrs:
                 attrs = self._attrs([g.nodes[k] for g in graphs])
+            if k in differ:
+                _accepts(n, attrs)
             ins, outs = tuple(made[v] for v in n.inputs), tuple(made[v] for v in n.outputs)
             out.nodes.append(Node(n.op, ins, attrs, outs, n.origin, n.source))
         for k, v in enumerate(first.outputs):
@@ -62,6 +65,10 @@ class Fold:
 
     def _attrs(self, nodes: Sequence[Node]) -> dict[str, Any]:
         n0 = nodes[0]
+        if n0.op in ("send", "recv"):
+            raise NotUniform("messages between two ranks")
+        if any(n.attrs.keys() != n0.attrs.keys() for n in nodes):
+            raise NotUniform(f"{n0.source or n0.op} has other attributes on another rank")
         if "group" not in n0.attrs and all(n.attrs == n0.attrs for n in nodes):
             return dict(n0.attrs)
         out: dict[str, Any] = {}
@@ -157,6 +164,8 @@ def _twins(first: Graph, other: Graph, differ: set[int]) -> dict[Value, Value]:
         raise NotUniform("the ranks have different numbers of operators")
     if [v.name for v in first.inputs] != [v.name for v in other.inputs]:
         raise NotUniform("the ranks have different inputs")
+    if first.output_names != other.output_names:
+        raise NotUniform("the ranks have different outputs")
     twin: dict[Value, Value] = {}
     for v, w in zip(first.inputs, other.inputs, strict=True):
         _pair(v, w, twin)
@@ -174,6 +183,16 @@ def _twins(first: Graph, other: Graph, differ: set[int]) -> dict[Value, Value]:
         if m.attrs != n.attrs:
             differ.add(k)
     return twin
+
+
+def _accepts(node: Node, attrs: dict[str, Any]) -> None:
+    """Refuse an attribute that may not depend on the rank (a dim, a factor, an exponent)."""
+    try:
+        types = infer_types(node.op, tuple(v.type for v in node.inputs), attrs)
+    except (ShapeError, Undecided) as e:
+        raise NotUniform(f"{node.source or node.op}: {e}") from None
+    if types != tuple(v.type for v in node.outputs):
+        raise NotUniform(f"{node.source or node.op} has a type that depends on the rank")
 
 
 def _pair(v: Value, w: Value, twin: dict[Value, Value]) -> None:
