@@ -59,7 +59,8 @@ class Inference:
 
     @property
     def holds(self) -> bool:
-        return bool(self.judged) and all(j.holds for j in self.judged)
+        refused = self.schedule is not None and bool(self.schedule.errors)
+        return not refused and bool(self.judged) and all(j.holds for j in self.judged)
 
 
 class Runner:
@@ -301,6 +302,8 @@ class Runner:
             (expected,) = self.view_graph(relation, Env({relation.inputs[0]: sequential[seq]}))
             assert expected is not None
             out.append(Judged(ob, k, found, expected, False))
+        if not out:
+            out.append(Judged(ob, 0, None, None, False, "no rank returns it"))
         if ob.partial_over:
             self._add_partials(ob, out)
         for j in out:
