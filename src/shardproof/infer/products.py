@@ -508,10 +508,10 @@ def index_range(position: Term, lo: Box, hi: Box) -> tuple[Size, Size]:
     for j, w in enumerate(position.ax):
         if w is not None:
             a, b = w[1] * lo[j], w[1] * (hi[j] - 1)
-            if not at_least(b, a):
+            if not at_least(w[1], 0):
                 a, b = b, a
-            if not at_least(b, a):
-                raise Unsupported("a position whose order is not known")
+                if not at_least(0, w[1]):
+                    raise Unsupported("a position whose order is not known")
             first, last = first + a, last + b
     return first, last
 
