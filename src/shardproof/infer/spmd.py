@@ -13,7 +13,7 @@ from typing import Any
 
 from shardproof.ir.graph import Graph, Mesh, Node, Program, Value
 from shardproof.ir.sizes import Size, Undecided
-from shardproof.ops.base import ShapeError, infer_types
+from shardproof.ops.base import ShapeError, infer_types, lookup
 
 
 class NotUniform(Exception):
@@ -188,7 +188,9 @@ def _twins(first: Graph, other: Graph, differ: set[int]) -> dict[Value, Value]:
 def _accepts(node: Node, attrs: dict[str, Any]) -> None:
     """Refuse an attribute that may not depend on the rank (a dim, a factor, an exponent)."""
     try:
-        types = infer_types(node.op, tuple(v.type for v in node.inputs), attrs)
+        operands = tuple(v.type for v in node.inputs)
+        types = infer_types(node.op, operands, attrs)
+        lookup(node.op).algebra(operands, attrs)
     except (ShapeError, Undecided) as e:
         raise NotUniform(f"{node.source or node.op}: {e}") from None
     if types != tuple(v.type for v in node.outputs):
