@@ -13,15 +13,13 @@ from cyclopts import App, CycloptsError, Parameter
 from shardproof import __version__
 from shardproof.errors import InputError
 
+_CODES = "Exit codes: 0 refines, 1 refuted, 3 unproved, 2 input, usage or internal error."
 Debug = Annotated[bool, Parameter(negative="", help="Show the traceback of an error.")]
 
 app = App(
     name="shardproof",
     version=__version__,
-    help="Decide whether a distributed tensor program refines its sequential model.",
-    help_epilogue=(
-        "Exit codes: 0 refines, 1 refuted, 3 unproved, 2 input, usage or internal error."
-    ),
+    help=f"Decide whether a distributed tensor program refines its sequential model.\n\n{_CODES}",
 )
 
 
@@ -36,6 +34,8 @@ def check(
     debug: Debug = False,
 ) -> int:
     """Check one Spec and report the verdict.
+
+    Exit codes: 0 refines, 1 refuted, 3 unproved, 2 input, usage or internal error.
 
     Args:
         target: FILE.py:function, where the function returns a Spec.
@@ -92,7 +92,11 @@ def demo(*, debug: Debug = False) -> int:
 
 
 if find_spec("shardproof.elastic") and find_spec("shardproof.elastic.cli"):
-    app.command("shardproof.elastic.cli:app", name="elastic")
+    app.command(
+        "shardproof.elastic.cli:app",
+        name="elastic",
+        help="Plan, simulate and train with elastic synchronisation barriers.",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

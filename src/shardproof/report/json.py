@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shardproof.report.diagnostic import Verdict
+from shardproof.report.diagnostic import EXIT_CODES, Verdict
 
 SCHEMA = "shardproof-report/1"
 """Changes when a field changes its meaning or goes away; new fields keep it."""
@@ -40,9 +40,12 @@ def from_json(data: bytes) -> Verdict:
         raise ReportError(f"not a report: {error}") from error
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a report's fields."""
-    return msgspec.json.schema(Verdict)
+def json_schema() -> bytes:
+    """The JSON Schema of a report, published as ``docs/report.schema.json``."""
+    schema = msgspec.json.schema(Verdict)
+    fields = schema["$defs"]["Verdict"]["properties"]
+    fields |= {"schema": {"const": SCHEMA}, "exit_code": {"enum": sorted(EXIT_CODES.values())}}
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
 def _finite(value: Any) -> Any:
