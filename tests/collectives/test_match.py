@@ -161,6 +161,30 @@ def test_uneven_gather_and_exchange() -> None:
     )
 
 
+def exchange(k: int, **change: object) -> list[Node]:
+    """Columns are cut as (2, 4), rows arrive as (3, 5): the two dims differ."""
+    x, out = TensorType("f32", ((3, 5)[k], 6)), TensorType("f32", (8, (2, 4)[k]))
+    fixed = {"split_dim": 1, "concat_dim": 0, "group": (0, 1), "group_size": 2}
+    sizes = {"send_sizes": (2, 4), "recv_sizes": (3, 5), "extent": (2, 4)[k]}
+    return [call("all_to_all", value(x), out, **{**fixed, **sizes, **change})]
+
+
+def test_uneven_exchange_between_two_dims() -> None:
+    ok(exchange(0), exchange(1))
+    faulty("sizes", exchange(0), exchange(1, extent=2), names="rank 1 takes 2 elements")
+    faulty("sizes", exchange(0), exchange(1, recv_sizes=(5, 3)), names="rank 0 sends 3 to rank 1")
+    faulty("sizes", exchange(0), exchange(1, send_sizes=(3, 4)), names="do not cut")
+
+
+def test_uneven_scatter_parts() -> None:
+    def scatter(k: int, extent: int) -> list[Node]:
+        fixed = {"op": "sum", "dim": 0, "group": (0, 1), "group_size": 2, "sizes": (1, 3)}
+        return [call("reduce_scatter", extent=extent, **fixed)]
+
+    ok(scatter(0, 1), scatter(1, 3))
+    faulty("sizes", scatter(0, 1), scatter(1, 1), names="its part is 3")
+
+
 def test_spmd_graph_needs_no_matching() -> None:
     node = call("all_reduce", op="sum", group=("tp",), group_size=4)
     p = Program(Mesh.of(dp=2, tp=4), [Graph("spmd", [node.inputs[0]], [node])], spmd=True)

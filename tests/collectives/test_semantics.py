@@ -96,6 +96,14 @@ def test_uneven_all_to_all_in_one_dim() -> None:
     np.testing.assert_array_equal(second, np.concatenate([xs[0][1:], xs[1]]))
 
 
+def test_uneven_all_to_all_between_two_dims() -> None:
+    xs = [draw(3, 6), draw(5, 6)]
+    fixed = {"split_dim": 1, "concat_dim": 0, "send_sizes": (2, 4), "recv_sizes": (3, 5)}
+    first, second = execute("all_to_all", nodes("all_to_all", *[fixed] * 2), xs)
+    np.testing.assert_array_equal(first, np.concatenate([xs[0][:, :2], xs[1][:, :2]]))
+    np.testing.assert_array_equal(second, np.concatenate([xs[0][:, 2:], xs[1][:, 2:]]))
+
+
 def test_broadcast_root_is_a_global_rank() -> None:
     xs = [draw(2), draw(2)]
     for y in execute("broadcast", nodes("broadcast", *[{"src": 7}] * 2, group=(3, 7)), xs):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.replay.programs import embedding, mlp, pair
 
-from shardproof import Replicate, Shard, Spec, seq
+from shardproof import Mesh, Partial, Replicate, Shard, Spec, seq
 from shardproof.ir.graph import Graph
 from shardproof.ops.base import infer_types
 from shardproof.replay.compare import replay_problem
@@ -374,3 +374,60 @@ return %y
     r = small(pair(body, body, {"*": Replicate()}), 64)
     assert shapes(r.problem.sequential)["x"][1] >= 6
     assert agrees(r)
+
+
+# ------------------------------------------------------------------------------ two mesh axes
+
+
+def two_axes(reduce_over: str) -> Spec:
+    """Batch over dp, features over tp with uneven cuts; mesh dp=2, tp=2."""
+    groups = {"tp": lambda k: (k // 2 * 2, k // 2 * 2 + 1), "dp": lambda k: (k % 2, k % 2 + 2)}
+
+    def rank(k: int) -> str:
+        tp = k % 2
+        rows, own = 700, (768, 256)[tp]
+        return f"""\
+graph part
+rank {k}
+mesh dp=2, tp=2
+%x = input f32[{rows}, {own}]
+%w = input f32[{own}, 512]
+%p = matmul(%x, %w)
+%y = all_reduce(%p) {{op="sum", group={groups[reduce_over](k)}, group_size=2}}
+%q = all_to_all(%y) {{split_dim=1, concat_dim=0, group={groups["tp"](k)}, group_size=2}}
+%g = sum(%q) {{dims=(0,)}}
+return %y, %g
+"""
+
+    sequential = """\
+graph seq
+%x = input f32[1400, 1024]
+%w = input f32[1024, 512]
+%y = matmul(%x, %w)
+%t = sum(%y) {dims=(0,)}
+%g = scale(%t) {by=2}
+return %y, %g
+"""
+
+    def columns(rank: int) -> slice:
+        return slice(768, 1024) if rank % 2 else slice(0, 768)
+
+    def x(rank: int) -> Any:
+        dp = rank // 2
+        return seq("x")[700 * dp : 700 * dp + 700, columns(rank)]
+
+    return Spec.from_graphs(
+        sequential=sequential,
+        distributed=[rank(k) for k in range(4)],
+        mesh=Mesh(dp=2, tp=2),
+        inputs={"x": x, "w": lambda rank: seq("w")[columns(rank)]},
+        outputs={"y": {"dp": Shard(0)}, "g": {"dp": Partial(), "tp": Shard(0)}},
+    )
+
+
+def test_two_mesh_axes_and_partial_sums() -> None:
+    r = small(two_axes("tp"), 400)
+    assert agrees(r)
+    a, b = (shapes(g)["x"][1] for g in r.problem.distributed.graphs[:2])
+    assert a == 3 * b
+    assert not agrees(small(two_axes("dp"), 400))
