@@ -66,7 +66,11 @@ class Facts:
 
     def partials(self, v: Val) -> tuple[tuple[Term, Coef], ...]:
         """Terms that are sums over a part of a reduction."""
-        return tuple((t, k) for t, k in _terms(v) if is_partial(t))
+        return tuple((t, k) for t, k in _terms(v) if is_partial(t) and self._known(t))
+
+    def _known(self, t: Term) -> bool:
+        """Whether a restricted reduction is one of the sequential program."""
+        return any(self.table.full(label) is not None for label, _, _ in t.restr)
 
     def roots(self, atoms: Iterable[int]) -> list[int]:
         """Values without sequential meaning that are made of values that have one, and on which

@@ -21,6 +21,7 @@ from shardproof.infer.labels import bring_together, project
 from shardproof.infer.lookups import Lookups
 from shardproof.infer.naming import IOTA, Instance, Table
 from shardproof.infer.products import Products
+from shardproof.infer.rows import Rows
 from shardproof.infer.terms import constant, lincomb
 from shardproof.ir.graph import TensorType, is_bool, is_integer
 from shardproof.ir.sizes import Poly, Size, Undecided, product, smax, smin, symbols
@@ -36,9 +37,10 @@ class Evaluator:
         self.table = Table()
         self.fired: dict[str, int] = {}
         self.deep = deep
-        self.products = Products(self.table, self.fired)
+        self.products = Products(self.table, self.fired, deep=deep)
         self.guards = Guards(self.products)
         self.folder = Folder(self.table, self.products)
+        self.rows = Rows(self.products, self.folder)
         self.lookups = Lookups(self.table, self.products, self.guards, self.folder)
         self.reasons: dict[int, str] = {}
         self.undefined: set[int] = set()
@@ -163,6 +165,10 @@ class Evaluator:
     def _pointwise(self, a: alg.Pointwise, vals: list[Val], out: TensorType) -> Val:
         dims, boxes = self._overlay(vals, out.shape)
         cells = []
+        if self.deep and a.fn in (alg.EXP, alg.LOG):
+            rule = self.rows.exp if a.fn == alg.EXP else self.rows.log
+            cells = [Cell(lo, hi, rule(lo, hi, lin)) for lo, hi, (lin,) in boxes]
+            return self.folder.value(blocks.normalise(dims, cells))
         for lo, hi, lins in boxes:
             pairs = self.instance(
                 Instance(external(a.fn), a.attrs, lo, hi, tuple(lins), commutative=a.commutative),

@@ -202,7 +202,7 @@ class Guards:
 
     def __init__(self, products: Products) -> None:
         self.products = products
-        self.ranges: dict[int, tuple[Size, Size]] = {}
+        self.ranges = products.ranges
 
     def base_term(self, lin: Lin) -> Term:
         """The single term of an integer tensor.

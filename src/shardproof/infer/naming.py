@@ -17,7 +17,7 @@ from typing import Any
 from shardproof.infer.blocks import Box, Label, Lin, Term, Walk
 from shardproof.infer.coef import Coef
 from shardproof.infer.solve import Affine, Solution, solve
-from shardproof.ir.sizes import Poly, Size, Symbol, Undecided, symbols
+from shardproof.ir.sizes import Poly, Size, Symbol, Undecided, div_mod, divides, symbols
 
 UNIT = 0  # the atom whose value is 1
 IOTA = 1  # the atom whose value at index v is v
@@ -66,6 +66,16 @@ class Instance:
     commutative: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What an atom equals where some of its reductions are complete, as a term over the atom's
+    own axes. ``places`` maps operand places of the atom that may still carry partial sums to
+    their place in the term's atom (None: the term is that operand)."""
+
+    term: Term
+    places: dict[int, int | None]
+
+
 @dataclass(slots=True)
 class Recording:
     """What an evaluation did with the table: atoms made (with their definition), spellings
@@ -90,6 +100,7 @@ class Table:
         self.name = ""
         self._index: dict[Key, list[tuple[int, Def]]] = {}
         self.closed: frozenset[int] = frozenset()
+        self.complete: dict[int, Completion] = {}
         self.record: Recording | None = None
 
     # ---- atoms
@@ -113,11 +124,13 @@ class Table:
         return self.atoms[atom].foreign
 
     def full(self, label: Label) -> tuple[Size, Size] | None:
-        """The complete interval of a reduction, as the program that named it used it."""
+        """The complete interval of a reduction of the sequential program. A reduction that only
+        the distributed program knows has none: it is always printed with its interval."""
         while label[0] == "in":
             label = label[3]
-        d = self.atoms[label[1]].definition
-        return None if d is None else (d.lo[label[2]], d.hi[label[2]])
+        atom = self.atoms[label[1]]
+        d = atom.definition
+        return None if d is None or atom.foreign else (d.lo[label[2]], d.hi[label[2]])
 
     # ---- instances
 
@@ -157,13 +170,20 @@ class Table:
             len(free),
             frozenset(order.index(j) for j in inst.whole if j in used),
         )
+        shift: tuple[Size, ...] = (0,) * len(order)
+        if not self.defining:
+            d, shift = _rebased(d)
         atom = self.fresh(self.name or inst.fn, definition=d)
         self.add_spelling(_key(inst), atom, d)
         if self.record is not None:
             self.record.made.append((atom, d))
         place = {j: p for p, j in enumerate(free)}
         ax: tuple[Walk, ...] = tuple((place[j], 1) if j in place else None for j in range(n))
-        return Term(atom, ax, (0,) * len(free))
+        restr: list[tuple[Label, Size, Size]] = []
+        for p in range(len(free), len(order)):
+            if not self.defining and p not in d.whole:
+                restr.append(((d.fn, atom, p), d.lo[p], d.hi[p]))
+        return Term(atom, ax, shift[: len(free)], tuple(restr))
 
     def alias(self, inst: Instance, target: Term, n_axes: int) -> None:
         """Another spelling of ``target``: the instance must be over the axes ``0..n_axes`` that
@@ -272,6 +292,40 @@ def _whole_in_order(inst: Instance, d: Def, found: Solution) -> bool:
     return at == len(axes)
 
 
+def _rebased(d: Def) -> tuple[Def, tuple[Size, ...]]:
+    """Shift every variable of a definition so that the first operand axis that it walks alone
+    starts at zero; also returns the shifts. A function of a slice thereby becomes the same atom
+    on every rank, read elsewhere."""
+    shift: list[Size] = [0] * len(d.lo)
+    for v in range(len(d.lo)):
+        shift[v] = _own_offset(d, v)
+    if not any(k != 0 for k in shift):
+        return d, tuple(shift)
+
+    def moved(t: Term) -> Term:
+        off = list(t.off)
+        for v, w in enumerate(t.ax):
+            if w is not None:
+                off[w[0]] = off[w[0]] - w[1] * shift[v]
+        return t._replace(off=tuple(off))
+
+    operands = tuple(tuple((moved(t), c) for t, c in lin) for lin in d.operands)
+    lo = tuple(a + k for a, k in zip(d.lo, shift, strict=True))
+    hi = tuple(a + k for a, k in zip(d.hi, shift, strict=True))
+    return replace(d, operands=operands, lo=lo, hi=hi), tuple(shift)
+
+
+def _own_offset(d: Def, v: int) -> Size:
+    for lin in d.operands:
+        for t, _ in lin:
+            w = t.ax[v]
+            if w is None or any(x is not None and x[0] == w[0] for x in t.ax[:v] + t.ax[v + 1 :]):
+                continue
+            off, s = t.off[w[0]], w[1]
+            return off if s == 1 else div_mod(off, s)[0] if divides(s, off) else 0
+    return 0
+
+
 def interval(a: Affine, lo: Box, hi: Box) -> tuple[Size, Size] | None:
     """The image of a box under ``a`` when it is an interval hit exactly once each, else None."""
     width: Size = 1
@@ -349,7 +403,8 @@ def _orders(lin: Sequence[tuple[Term, Coef]]) -> Iterable[tuple[tuple[Term, Coef
 def _rank_symbols(d: Def, atoms: list[Atom]) -> Iterable[Symbol]:
     """Rank symbols that a definition mentions, itself or through its operands: such a value is a
     different tensor on every rank."""
-    for x in _sizes((d.attrs, d.lo, d.hi)):
+    ranges = tuple((d.lo[p], d.hi[p]) for p in d.whole)
+    for x in _sizes((d.attrs, ranges)):
         yield from (s for s in symbols(x) if s.extent is not None)
     for lin in d.operands:
         for t, c in lin:

@@ -19,47 +19,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from shardproof.infer.blocks import Box, Lin, Term, Unsupported, Walk
+from shardproof.infer.blocks import Box, Lin, Term, Unsupported
 from shardproof.infer.coef import ONE, Coef, from_size
-from shardproof.infer.naming import IOTA, UNIT, Atom, Def, Instance, Table
-from shardproof.infer.terms import innermost, lincomb, unit_term, with_interval
+from shardproof.infer.naming import IOTA, UNIT, Atom, Completion, Def, Instance, Table
+from shardproof.infer.terms import (
+    completed,
+    compose,
+    innermost,
+    lincomb,
+    unit_term,
+    with_interval,
+)
 from shardproof.ir.sizes import Size, at_least, smax
+from shardproof.ops.base import EXP
 
 Factor = tuple[Term, Fraction]
 MAX_FACTORS = 24
 MAX_TERMS = 160
 
 
-def compose(inner: Term, outer: Term, n_free: int, new_axes: Sequence[int] = ()) -> Term:
-    """``inner`` (over the variables of a definition) read through ``outer`` (a term of that
-    definition's atom). Bound variable ``n_free + k`` becomes output axis ``new_axes[k]``; the
-    result has the axes of ``outer`` followed by those."""
-    off = list(inner.off)
-    n = len(outer.ax)
-    ax: list[Walk] = [None] * (n + len(new_axes))
-    walk_of: dict[int, list[tuple[int, Size]]] = {}
-    for x, w in enumerate(outer.ax):
-        if w is not None:
-            walk_of.setdefault(w[0], []).append((x, w[1]))
-    for v, walk in enumerate(inner.ax):
-        if walk is None:
-            continue
-        q, s = walk
-        if v >= n_free:
-            ax[new_axes[v - n_free]] = (q, s)
-            continue
-        off[q] = off[q] + s * outer.off[v]
-        for x, s2 in walk_of.get(v, ()):
-            ax[x] = (q, s * s2)
-    return Term(inner.atom, tuple(ax), tuple(off), inner.restr)
-
-
 class Products:
     """Product algebra over a naming table."""
 
-    def __init__(self, table: Table, fired: dict[str, int]) -> None:
-        self.table, self.fired = table, fired
+    def __init__(self, table: Table, fired: dict[str, int], *, deep: bool = False) -> None:
+        self.table, self.fired, self.deep = table, fired, deep
         self.assumed: list[str] = []
+        self._box: tuple[Box, Box] | None = None
+        self.ranges: dict[int, tuple[Size, Size]] = {}
 
     def fire(self, lemma: str) -> None:
         self.fired[lemma] = self.fired.get(lemma, 0) + 1
@@ -103,12 +89,13 @@ class Products:
         return a.guard and a.boolean
 
     def open_guards(self, lin: Lin, depth: int = 4) -> Lin:
-        """Replace named sums that hold guards by their summands."""
+        """Replace named sums that hold guards (in deep evaluation: any) by their summands."""
         out: list[tuple[Term, Coef]] = []
         changed = False
         for t, c in lin:
             d = None if t.atom in self.table.closed else self.table.definition(t.atom)
-            if depth and d is not None and d.fn == "lin" and self.table.atoms[t.atom].guard:
+            guarded = self.deep or self.table.atoms[t.atom].guard
+            if depth and d is not None and d.fn == "lin" and guarded and not t.restr:
                 changed = True
                 inner = tuple((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
                 out.extend(self.open_guards(inner, depth - 1))
@@ -174,12 +161,33 @@ class Products:
         self, lo: Box, hi: Box, factors: list[Factor], axes: list[int]
     ) -> tuple[Term, Coef]:
         if len(factors) == 1 and factors[0][1] == 1:
+            self._note_total(lo, hi, factors[0][0], axes)
             nested = self._open_nested(lo, hi, factors[0][0], axes)
             if nested is not None:
                 lo, hi, t, axes2 = nested
                 inner, c = self._sum_atom(lo, hi, [(t, ONE)], axes2)
                 return inner._replace(ax=inner.ax[: len(inner.ax) - (len(axes2) - len(axes))]), c
         return self._named(Instance("sum", (), lo, hi, (), tuple(axes)), factors), ONE
+
+    def _note_total(self, lo: Box, hi: Box, e: Term, axes: list[int]) -> None:
+        """``sum_v [t == v] = 1`` over all values that ``t`` can have. The sum keeps a name, so
+        that parts of it are partial sums; only the complete one is known to be 1."""
+        d = self.table.definition(e.atom)
+        if d is None or d.fn != "eq" or len(axes) != 1 or not self.table.defining:
+            return
+        position = compose(d.operands[1][0][0], e, d.n_free)
+        base = compose(d.operands[0][0][0], e, d.n_free)
+        known = self.ranges.get(base.atom)
+        if position.ax[axes[0]] != (0, 1) or known is None or base.ax[axes[0]] is not None:
+            return
+        first, last = position.off[0] + lo[axes[0]], position.off[0] + hi[axes[0]]
+        if any(w is not None for j, w in enumerate(position.ax) if j != axes[0]):
+            return
+        if at_least(known[0], first) and at_least(last, known[1]):
+            total = self._named(Instance("sum", (), lo, hi, (), tuple(axes)), [(e, ONE)])
+            if not total.restr:
+                self.fire("onehot-total")
+                self.table.complete[total.atom] = Completion(unit_term(len(total.off)), {})
 
     def _open_nested(
         self, lo: Box, hi: Box, t: Term, axes: list[int]
@@ -239,7 +247,26 @@ class Products:
             for p, (_, _, carried) in enumerate(parts)
             for label, a, b in carried
         )
+        if inst.fn == "prod" and any(t.atom in self.table.complete for t, _, _ in parts):
+            self._note_product(named.atom)
         return named._replace(restr=named.restr + extra) if extra else named
+
+    def _note_product(self, atom: int) -> None:
+        """A product with a factor that is 1 when complete equals, when complete, the rest."""
+        d = self.table.definition(atom)
+        if d is None or atom in self.table.complete:
+            return
+        kept = [p for p, op in enumerate(d.operands) if op[0][0].atom not in self.table.complete]
+        factors: list[Factor] = [
+            (d.operands[p][0][0], Fraction(d.operands[p][0][1])) for p in kept  # type: ignore[arg-type]
+        ]
+        rest = self.product_term(d.lo, d.hi, factors)
+        if len(kept) == 1:
+            places: dict[int, int | None] = {kept[0]: None}
+        else:
+            # The rest is sorted as the whole was, so places keep their order.
+            places = dict(zip(kept, range(len(kept)), strict=True))
+        self.table.complete[atom] = Completion(rest, places)
 
     def name(self, inst: Instance) -> Term:
         """Name an instance and note what its value is known to be."""
@@ -274,6 +301,7 @@ class Products:
 
     def simplify(self, lo: Box, hi: Box, factors: list[Factor]) -> list[Factor] | None:
         """Canonical factor list; None when the product is zero."""
+        self._box = (lo, hi)
         flat = self._flatten(factors)
         if any(self.table.atoms[t.atom].guard for t, _ in flat):
             return self._guards(lo, hi, flat)
@@ -286,6 +314,10 @@ class Products:
             t, e = todo.pop()
             if t.atom == UNIT:
                 continue
+            known = completed(self.table, t)
+            if known is not None:
+                todo.append((known, e))
+                continue
             d = self.table.definition(t.atom)
             if d is not None and d.fn == "prod" and e.denominator == 1 and _foldable(t, e):
                 todo.extend(_open_product(d, t, e))
@@ -296,14 +328,54 @@ class Products:
         for t, e in acc.items():
             if e == 0:
                 self._assume_nonzero(t)
-        out = [(t, e) for t, e in acc.items() if e != 0]
+        out = self._join_exponentials([(t, e) for t, e in acc.items() if e != 0])
         if len(out) > MAX_FACTORS:
             raise Unsupported("a product with too many factors")
+        return out
+
+    def positive(self, t: Term) -> bool:
+        """Whether a term is shown to be positive: exponentials, products of positives, sums of
+        positives over an index (never empty: sizes are at least 1)."""
+        if t.atom == UNIT:
+            return True
+        d = self.table.definition(t.atom)
+        if d is None:
+            return False
+        if d.fn == EXP:
+            return True
+        if d.fn in ("prod", "sum"):
+            return all(self.positive(op[0][0]) for op in d.operands)
+        return False
+
+    def _join_exponentials(self, factors: list[Factor]) -> list[Factor]:
+        """``exp(c a) ** e * exp(d a) = exp((c e + d) a)``."""
+        groups: dict[Term, list[tuple[Term, Fraction, Coef]]] = {}
+        for t, e in factors:
+            d = self.table.definition(t.atom)
+            if d is None or d.fn != EXP or len(d.operands[0]) != 1 or t.restr:
+                continue
+            inner, c = d.operands[0][0]
+            groups.setdefault(compose(inner, t, d.n_free), []).append((t, e, c))
+        out = list(factors)
+        for base, members in groups.items():
+            if len(members) == 1 and members[0][1] == 1:
+                continue
+            total: Coef = Fraction(0)
+            for t, e, c in members:
+                out.remove((t, e))
+                total = total + c * e
+            if total != 0:
+                n = len(base.ax)
+                lo, hi = self._box if self._box else ((0,) * n, (1,) * n)
+                out.append((self.name(Instance(EXP, (), lo, hi, (((base, total),),))), ONE))
+            self.fire("exp-product")
         return out
 
     def _assume_nonzero(self, t: Term) -> None:
         """``x / x = 1`` holds where ``x`` is not zero, that is where both programs are defined."""
         self.fire("cancelled-factor")
+        if self.positive(t):
+            return
         text = f"{self.table.atoms[t.atom].name} is nowhere zero (the program divides by it)"
         if text not in self.assumed:
             self.assumed.append(text)
@@ -434,7 +506,7 @@ class Products:
         u = compose(dg.operands[1][0][0], g, dg.n_free)
         first, last = index_range(u, lo, hi)
         a, b = next(((x, y) for lab, x, y in s.restr if lab == ("sum", s.atom, p)), (ds.lo[p], ds.hi[p]))
-        if len(s.restr) > (0 if (a, b) == (ds.lo[p], ds.hi[p]) else 1):
+        if any(lab != ("sum", s.atom, p) for lab, _, _ in s.restr):
             return None
         if at_least(a - 1, last - shift) or at_least(first - shift, b):
             self.fire("onehot-selects")

@@ -7,13 +7,14 @@ minima never join by addition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from shardproof.infer.blocks import Lin, Term
+from shardproof.infer.blocks import Lin, Term, Walk
 from shardproof.infer.coef import ONE, Coef, Ratio, from_size
 from shardproof.infer.naming import IOTA, UNIT, Table
+from shardproof.ir.sizes import Size
 
 EXTREMA = ("max", "min")
 
@@ -34,11 +35,40 @@ def lincomb(table: Table, pairs: Iterable[tuple[Term, Coef]]) -> Lin:
         acc[t] = acc[t] + c if t in acc else c
     acc = {t: c for t, c in acc.items() if c != 0}
     if len(acc) == 1:
-        return tuple(acc.items())
+        return tuple(_complete(table, acc).items())
     while len(acc) > 1 and _join_partials(table, acc):
         pass
+    acc = _complete(table, acc)
     _absorb_constant(acc)
     return tuple(sorted(acc.items(), key=_order))
+
+
+def completed(table: Table, t: Term) -> Term | None:
+    """What a term equals because a part of it is complete, if that is known."""
+    c = table.complete.get(t.atom)
+    if c is None:
+        return None
+    restr = []
+    for label, lo, hi in t.restr:
+        if label[0] != "in" or label[1] != t.atom or label[2] not in c.places:
+            return None
+        place = c.places[label[2]]
+        moved = label[3] if place is None else ("in", c.term.atom, place, label[3])
+        restr.append((moved, lo, hi))
+    d = table.definition(t.atom)
+    assert d is not None
+    out = compose(c.term, t, d.n_free)
+    return out._replace(restr=out.restr + tuple(restr))
+
+
+def _complete(table: Table, acc: dict[Term, Coef]) -> dict[Term, Coef]:
+    if not any(t.atom in table.complete for t in acc):
+        return acc
+    out: dict[Term, Coef] = {}
+    for t, c in acc.items():
+        u = completed(table, t) or t
+        out[u] = out[u] + c if u in out else c
+    return {t: c for t, c in out.items() if c != 0}
 
 
 def _order(tc: tuple[Term, Coef]) -> tuple[Any, ...]:
@@ -114,3 +144,27 @@ def unit_term(n_axes: int) -> Term:
 def constant(value: Fraction | Any, n_axes: int) -> Lin:
     c: Coef = value if isinstance(value, Fraction | Ratio) else from_size(value)
     return ((unit_term(n_axes), c),) if c != 0 else ()
+
+
+def compose(inner: Term, outer: Term, n_free: int, new_axes: Sequence[int] = ()) -> Term:
+    """``inner`` (over the variables of a definition) read through ``outer`` (a term of that
+    definition's atom). Bound variable ``n_free + k`` becomes output axis ``new_axes[k]``; the
+    result has the axes of ``outer`` followed by those."""
+    off = list(inner.off)
+    n = len(outer.ax)
+    ax: list[Walk] = [None] * (n + len(new_axes))
+    walk_of: dict[int, list[tuple[int, Size]]] = {}
+    for x, w in enumerate(outer.ax):
+        if w is not None:
+            walk_of.setdefault(w[0], []).append((x, w[1]))
+    for v, walk in enumerate(inner.ax):
+        if walk is None:
+            continue
+        q, s = walk
+        if v >= n_free:
+            ax[new_axes[v - n_free]] = (q, s)
+            continue
+        off[q] = off[q] + s * outer.off[v]
+        for x, s2 in walk_of.get(v, ()):
+            ax[x] = (q, s * s2)
+    return Term(inner.atom, tuple(ax), tuple(off), inner.restr)

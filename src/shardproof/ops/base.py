@@ -30,6 +30,10 @@ ONE = "1"
 reduction). Allowed in operands and outputs of :class:`Contract` and :class:`Signature`."""
 
 
+EXP, LOG = "exp", "log"
+"""The two scalar functions with an algebra of their own (row algebra)."""
+
+
 class ShapeError(ValueError):
     """Operands that an operator's shape rule refuses; the text says what was expected."""
 

@@ -1,0 +1,92 @@
+"""Row algebra: exponentials as monomials, logarithms of products as sums (lemmas.md 2.4).
+
+    exp(sum_i c_i a_i) = prod_i exp(c_i a_i)        always
+    log(c * prod_i f_i ** e_i) = log c + sum_i e_i log f_i   if every f_i and c is positive
+    log(exp a) = a
+
+Products of exponentials of one value are one exponential (:mod:`shardproof.infer.products`), and
+a sum over an index lets go of factors that do not depend on it, so the shift by a maximum, or by
+anything else, leaves a softmax by itself.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from shardproof.infer.blocks import Box, Lin, Term
+from shardproof.infer.coef import ONE, Coef
+from shardproof.infer.fold import Folder
+from shardproof.infer.naming import Instance
+from shardproof.infer.products import Factor, Products, compose
+from shardproof.infer.terms import lincomb
+from shardproof.ops.base import EXP, LOG
+
+MAX_SPLIT = 8
+
+
+class Rows:
+    """Exponentials and logarithms over a naming table."""
+
+    def __init__(self, products: Products, folder: Folder) -> None:
+        self.products, self.folder, self.table = products, folder, products.table
+
+    def exp(self, lo: Box, hi: Box, lin: Lin) -> Lin:
+        """``exp`` of a linear combination, split into a product."""
+        flat = self.folder.flatten(lin)
+        terms = lin if flat is None or len(flat) > MAX_SPLIT else flat
+        if not terms:
+            return ((self.products.product_term(lo, hi, []), ONE),)
+        factors: list[Factor] = []
+        coef: Coef = ONE
+        for t, c in terms:
+            inner = self._argument(t, LOG)
+            if inner is not None and isinstance(c, Fraction) and c.denominator == 1:
+                # exp(n log u) = u ** n where log u is defined.
+                scale, more = self.products._powered(lo, hi, inner, c)
+                coef = coef * scale
+                factors += more
+                continue
+            factors.append((self._exponential(lo, hi, t, c), ONE))
+        if len(terms) > 1:
+            self.products.fire("exp-of-sum")
+        done = self.products.contract(lo, hi, factors, ())
+        return () if done is None else ((done[0], done[1] * coef),)
+
+    def _exponential(self, lo: Box, hi: Box, t: Term, c: Coef) -> Term:
+        return self.products.name(Instance(EXP, (), lo, hi, (((t, c),),)))
+
+    def _argument(self, t: Term, fn: str) -> Lin | None:
+        """The operand of a function value, read through ``t``."""
+        d = self.table.definition(t.atom)
+        if d is None or d.fn != fn or t.restr or t.atom in self.table.closed:
+            return None
+        return tuple((compose(u, t, d.n_free), k) for u, k in d.operands[0])
+
+    def log(self, lo: Box, hi: Box, lin: Lin) -> Lin:
+        """``log`` of a linear combination, split where every factor is known to be positive."""
+        if len(lin) != 1 or not self._positive_coef(lin[0][1]):
+            return self._plain(lo, hi, lin)
+        t, c = lin[0]
+        factors = self.products.simplify(lo, hi, [(t, ONE)])
+        if factors is None or not all(self.products.positive(f) for f, _ in factors):
+            return self._plain(lo, hi, lin)
+        out: list[tuple[Term, Coef]] = []
+        for f, e in factors:
+            inner = self._argument(f, EXP)
+            if inner is not None:
+                out.extend((u, k * e) for u, k in inner)
+            else:
+                out.extend((u, k * e) for u, k in self._plain(lo, hi, ((f, ONE),)))
+        if c != 1:
+            unit = self.products.product_term(lo, hi, [])
+            out.extend(self._plain(lo, hi, ((unit, c),)))
+        if len(factors) > 1 or factors and self._argument(factors[0][0], EXP) is not None:
+            self.products.fire("log-of-product")
+        return lincomb(self.table, out)
+
+    def _plain(self, lo: Box, hi: Box, lin: Lin) -> Lin:
+        return ((self.products.name(Instance(LOG, (), lo, hi, (lin,))), ONE),)
+
+    @staticmethod
+    def _positive_coef(c: Coef) -> bool:
+        return isinstance(c, Fraction) and c > 0
