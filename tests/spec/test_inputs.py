@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -229,6 +230,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"x": seq("x").permute(0, 0), "w": W}, "does not permute", ""),
     ({"x": seq("x").reshape(5, -1), "w": W}, "has no reshape to [5, -1]", ""),
     ({"x": seq("x").reshape(5, 5), "w": W}, "elements", ""),
+    ({"x": seq("x").reshape(0, -1), "w": W}, "has no reshape to [0, -1]", ""),
     ({"x": concat(dim=0), "w": W}, "there is nothing to concatenate", ""),
     ({"x": "S(0)", "w": W}, "'S(0)' says nothing about a tensor", ""),
     ({"x": lambda r: 1 / 0, "w": W}, "the per-rank function failed for rank 0: ZeroDivision", ""),
@@ -285,10 +287,36 @@ def test_uneven_shards_need_concrete_ranks() -> None:
 
 
 def test_only_slices_can_be_taken() -> None:
-    with pytest.raises(TypeError, match="only slices"):
+    with pytest.raises(InputError, match="the index 0"):
         seq("x")[0]  # type: ignore[index]
-    with pytest.raises(TypeError, match="only slices"):
+    with pytest.raises(InputError, match="the index slice"):
         seq("x")[::2]
+
+
+MAKERS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Shard("0"), "dim is '0'"),  # type: ignore[arg-type]
+    (lambda: Shard(0, sizes=3), "sizes is 3"),  # type: ignore[arg-type]
+    (lambda: Shard(0, sizes=[-1, 9]), "sizes has -1"),
+    (lambda: Parts(None, [8]), "dim is None"),  # type: ignore[arg-type]
+    (lambda: Parts(0, "ab"), "sizes is 'ab'"),  # type: ignore[arg-type]
+    (lambda: seq(3), r"seq\(3\)"),  # type: ignore[arg-type]
+    (lambda: seq("x")[0.5:4], "the slice has 0.5"),  # type: ignore[misc]
+    (lambda: seq("x").permute("a"), "a dim is 'a'"),  # type: ignore[arg-type]
+    (lambda: seq("x").reshape(2.5), "the shape has 2.5"),  # type: ignore[arg-type]
+    (lambda: concat("x", dim=0), "'x' is no expression"),  # type: ignore[arg-type]
+    (lambda: concat(seq("x"), dim="a"), "dim is 'a'"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("make", "message"), MAKERS, ids=[m for _, m in MAKERS])
+def test_arguments_are_checked_where_they_are_passed(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_a_failing_function_of_the_name() -> None:
+    with pytest.raises(InputError, match="the function failed for 'x': ZeroDivisionError"):
+        resolve(lambda name: 1 / 0)
 
 
 @pytest.mark.parametrize("constant", [float("inf"), float("nan"), "1 / 0"])

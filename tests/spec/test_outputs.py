@@ -121,6 +121,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ({"h": {"pp": Shard(0)}}, {}, "'pp' is not a mesh axis"),
     ({"h": Output(ranks=())}, {}, "'h' matches no distributed output"),
     ({"h": Output("h", ranks=(9,))}, {}, "no rank returns 'h'"),
+    ({"h": ("h", Shard(0), 1)}, {}, "('h', Shard(0), 1)"),
     ({"h": 3}, {}, "3 says nothing about a tensor"),
 ]
 

@@ -117,6 +117,15 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "names a rank twice",
         "<text>",
     ),
+    ({"mesh": 3}, "mesh is 3", "mesh"),
+    ({"inputs": None}, "'x'", "inputs, rank 0"),
+    ({"inputs": [1]}, "inputs is [1]", "inputs"),
+    ({"outputs": 3}, "outputs is 3", "outputs"),
+    ({"free": [3]}, "free is [3]", "free"),
+    ({"fixed": "x"}, "fixed is 'x'", "fixed"),
+    ({"kernels": {"a": 3}}, "3 is of no use here", "kernels['a']"),
+    ({"constants": {"a": "x"}}, "'x' is of no use here", "constants['a']"),
+    ({"distributed": 3}, "distributed is 3", "distributed"),
     ({"dropout": "on"}, "dropout='on'", "Spec.from_graphs"),
 ]  # fmt: skip
 
@@ -162,6 +171,10 @@ def test_members_of_groups() -> None:
     assert members("g", "tp", 0, GraphMesh(())) == (0,)
     with pytest.raises(InputError, match="'pp' is not a mesh axis"):
         members("g", "pp", 0, mesh)
+    with pytest.raises(InputError, match="3 is no group"):
+        members("g", 3, 0, mesh)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the function failed for rank 0: ZeroDivision"):
+        members("g", lambda r: [1 // r], 0, mesh)
 
 
 def test_facts_are_assumptions_where_the_importer_used_them() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shardproof.ir.sizes import Size
+from shardproof.spec.arguments import argument_error, size_tuple, whole
 from shardproof.spec.placement import AxisPlacements, Placement, Replicate, Shard
 
 Bound = Size | None
@@ -29,7 +30,9 @@ class Expr:
         parts = index if isinstance(index, tuple) else (index,)
         for part in parts:
             if not isinstance(part, slice) or part.step not in (None, 1):
-                raise TypeError(f"only slices such as [4:8] can be taken, got [{part!r}]")
+                raise argument_error(f"the index {part!r}", str(self), "slices such as [4:8]")
+            bounds = [b for b in (part.start, part.stop) if b is not None]
+            size_tuple(bounds, f"{self}[...]", "the slice", least=-(2**62))
         return Indexed(self, tuple((p.start, p.stop) for p in parts))
 
     def shard(self, dim: int, *, axis: str = "", sizes: Sequence[Size] | None = None) -> Expr:
@@ -43,11 +46,13 @@ class Expr:
 
     def permute(self, *perm: int) -> Expr:
         """The dims in another order."""
+        for dim in perm:
+            whole(dim, f"{self}.permute", "a dim")
         return Permuted(self, perm)
 
     def reshape(self, *shape: Size) -> Expr:
         """The same elements in another shape; one size may be -1."""
-        return Reshaped(self, shape)
+        return Reshaped(self, size_tuple(shape, f"{self}.reshape", "the shape", least=-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +130,14 @@ PerRank = Callable[..., "Expr | Placement | AxisPlacements"]
 
 def seq(name: str) -> Expr:
     """The sequential input (or, in ``outputs``, the sequential output) called ``name``."""
+    if not isinstance(name, str):
+        raise argument_error(f"seq({name!r})", "seq", "the name of a sequential tensor")
     return Source(name)
 
 
 def concat(*parts: Expr, dim: int) -> Expr:
     """Expressions one after another along ``dim``."""
-    return Joined(parts, dim)
+    for part in parts:
+        if not isinstance(part, Expr):
+            raise argument_error(f"{part!r} is no expression", "concat", "seq(...) and the like")
+    return Joined(parts, whole(dim, "concat", "dim"))

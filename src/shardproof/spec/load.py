@@ -15,6 +15,7 @@ from shardproof.ir.check import Flaw, check_graph
 from shardproof.ir.graph import NO_ORIGIN, Graph, Mesh, Origin
 from shardproof.ir.text import TextError, parse_graph
 from shardproof.ops.base import infer_types
+from shardproof.spec.arguments import argument_error
 from shardproof.spec.problem import Assumption
 
 GraphSource = str | Path | Graph
@@ -160,9 +161,15 @@ def members(name: str, rule: GroupRule, rank: int, mesh: Mesh) -> tuple[int, ...
     which the one with this rank is taken, or a function of the rank.
     """
     if callable(rule):
-        return tuple(rule(rank))
+        return _called(name, rule, rank)
     if rule == "self":
         return (rank,)
+    if not isinstance(rule, Sequence):
+        raise argument_error(
+            f"{shorten(repr(rule), 40)} is no group",
+            f"groups[{name!r}]",
+            "a mesh axis, 'self', 'all', a list of ranks, or a function of the rank",
+        )
     size = mesh.size
     world = range(size if isinstance(size, int) else 1)
     if rule == "all":
@@ -178,6 +185,17 @@ def members(name: str, rule: GroupRule, rank: int, mesh: Mesh) -> tuple[int, ...
             return tuple(int(r) for r in group)
     # Not a member: a graph that uses the group all the same is refused by the importer.
     return tuple(int(r) for group in rule if isinstance(group, Sequence) for r in group)
+
+
+def _called(name: str, rule: Callable[[int], Sequence[int]], rank: int) -> tuple[int, ...]:
+    try:
+        return tuple(rule(rank))
+    except Exception as error:
+        raise argument_error(
+            f"the function failed for rank {rank}: {type(error).__name__}: {error}",
+            f"groups[{name!r}]",
+            "a function of the rank that returns the ranks of its group",
+        ) from error
 
 
 def _along(axes: list[str], name: str, rank: int, mesh: Mesh, world: range) -> tuple[int, ...]:

@@ -204,7 +204,7 @@ class Lowering:
     def _reshape(self, value: Value, shape: tuple[Size, ...]) -> Value:
         if shape.count(-1) == 1:
             rest = product(s for s in shape if s != -1)
-            n, left = div_mod(value.type.numel, rest)
+            n, left = div_mod(value.type.numel, rest) if rest != 0 else (0, 1)
             if left != 0:
                 raise ShapeError(f"{value.type} has no reshape to {list(shape)}")
             shape = tuple(n if s == -1 else s for s in shape)

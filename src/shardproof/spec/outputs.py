@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardproof.errors import InputError
 from shardproof.ir.graph import Graph, Program, TensorType, Value
+from shardproof.spec.arguments import argument_error, mapping, name_list, size_tuple
 from shardproof.spec.expression import Expr
 from shardproof.spec.inputs import Rule, positions, propose
 from shardproof.spec.lower import Lowering, Sources
@@ -32,7 +33,13 @@ class Output:
 
     name: str = ""
     placement: Rule | None = None
-    ranks: tuple[int, ...] | None = None
+    ranks: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise argument_error(f"the name is {self.name!r}", "Output", "a name")
+        if self.ranks is not None:
+            size_tuple(self.ranks, "Output", "ranks")
 
 
 OutputRule = Output | Rule | str | tuple[str, Rule]
@@ -61,13 +68,11 @@ class Obligations:
     def _entries(
         self, outputs: Mapping[str, OutputRule] | Iterable[str] | None
     ) -> Entries[OutputRule]:
-        if isinstance(outputs, str):
-            outputs = [outputs]
         if outputs is None:
             outputs = dict.fromkeys(self._types, Output())
         elif not isinstance(outputs, Mapping):
-            outputs = dict.fromkeys(outputs, Output())
-        return Entries("outputs", outputs)
+            outputs = dict.fromkeys(name_list(outputs, "outputs"), Output())
+        return Entries("outputs", mapping(outputs, "outputs"))
 
     def resolve(self) -> list[Obligation]:
         """The obligations; proposals are then in ``assumptions``, the rest in ``left_out``.
@@ -213,6 +218,8 @@ def _as_output(rule: OutputRule) -> Output:
     if isinstance(rule, str):
         return Output(rule)
     if isinstance(rule, tuple):
+        if len(rule) != 2:
+            raise argument_error(f"{rule!r}", "outputs", "a pair of name and placement")
         return Output(rule[0], rule[1])
     return Output(placement=rule)
 

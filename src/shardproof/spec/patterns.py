@@ -29,12 +29,23 @@ class Entries(Generic[T]):
     def get(self, name: str) -> T | None:
         """The entry for ``name``."""
         if self._function is not None:
-            return self._function(name)
+            return self._called(self._function, name)
         key = name if name in self._entries else self._pattern(name)
         if key is None:
             return None
         self._used.update((key, name))
         return self._entries[key]
+
+    def _called(self, function: Callable[[str], T | None], name: str) -> T | None:
+        try:
+            return function(name)
+        except Exception as error:
+            raise InputError(
+                f"the function failed for {name!r}: {type(error).__name__}: {error}",
+                where=self.where(name),
+                expected="a function of the name that returns an entry or None",
+                next_step="correct this function of the Spec",
+            ) from error
 
     def where(self, name: str) -> str:
         """The place of the entry for ``name``, for messages."""

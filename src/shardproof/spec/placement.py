@@ -13,6 +13,7 @@ from typing import TypeGuard
 from shardproof.errors import InputError
 from shardproof.ir.graph import Mesh
 from shardproof.ir.sizes import Size
+from shardproof.spec.arguments import size_tuple, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class Shard:
 
     dim: int
     sizes: Sequence[Size] | None = None
+
+    def __post_init__(self) -> None:
+        whole(self.dim, "Shard", "dim")
+        if self.sizes is not None:
+            object.__setattr__(self, "sizes", size_tuple(self.sizes, "Shard", "sizes"))
 
     def __str__(self) -> str:
         sizes = f", sizes={list(self.sizes)}" if self.sizes is not None else ""
@@ -55,6 +61,10 @@ class Parts:
 
     dim: int
     sizes: Sequence[Size]
+
+    def __post_init__(self) -> None:
+        whole(self.dim, "Parts", "dim")
+        object.__setattr__(self, "sizes", size_tuple(self.sizes, "Parts", "sizes"))
 
     def __str__(self) -> str:
         return f"Parts({self.dim}, sizes={list(self.sizes)})"

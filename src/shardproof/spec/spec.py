@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from shardproof.ir.check import check_graph, check_program
 from shardproof.ir.graph import Graph, Program
 from shardproof.ir.graph import Mesh as GraphMesh
 from shardproof.ops.base import infer_types
+from shardproof.spec.arguments import argument_error, mapping, name_list, values_of_kind
 from shardproof.spec.inputs import Fixed, InputRelation, Rule
 from shardproof.spec.load import (
     Facts,
@@ -104,10 +106,23 @@ class Spec:
                 expected='"off" or "mask"',
                 next_step='use dropout="off" unless the masks of both sides are related',
             )
-        facts = Facts(groups or {}, constants or {}, kernels or {}, dropout)
-        plain = GraphMesh(mesh.axes) if mesh is not None else None
+        if mesh is not None and not isinstance(mesh, GraphMesh):
+            raise argument_error(f"mesh is {mesh!r}", "mesh", "a mesh such as Mesh(tp=2)")
         return cls(
-            name, sequential, distributed, plain, inputs, outputs, facts, fixed or {}, tuple(free)
+            name=str(name),
+            sequential=sequential,
+            distributed=distributed,
+            mesh=GraphMesh(mesh.axes) if mesh is not None else None,
+            inputs=inputs if callable(inputs) else mapping(inputs, "inputs"),
+            outputs=outputs,
+            facts=Facts(
+                mapping(groups, "groups"),
+                values_of_kind(constants, "constants", _is_number, "a number"),
+                values_of_kind(kernels, "kernels", callable, "a function; see examples/"),
+                dropout,
+            ),
+            fixed=mapping(fixed, "fixed"),
+            free=name_list(free, "free"),
         )
 
     def named(self, name: str) -> Spec:
@@ -179,6 +194,12 @@ class Spec:
             return given, [Loaded(g) for g in given.graphs]
         if isinstance(given, str | Path | Graph):
             return self._single(given)
+        if not isinstance(given, Sequence) or isinstance(given, bytes):
+            raise argument_error(
+                f"distributed is {shorten(repr(given), 60)}",
+                "distributed",
+                "a list with one graph a rank, or one graph for all ranks",
+            )
         mesh = self.mesh or _NO_MESH
         loaded = [load(g, rank=k, mesh=mesh, facts=self.facts) for k, g in enumerate(given)]
         for k, part in enumerate(loaded):
@@ -242,3 +263,7 @@ class Spec:
             expected="the same mesh",
             next_step="correct Mesh(...) or the mesh line of the graph",
         )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Fraction)
