@@ -150,3 +150,10 @@ def test_every_mutant_differs() -> None:
         for g, (op, attrs) in zip(graphs, before, strict=True):
             g.nodes[k].op, g.nodes[k].attrs = op, attrs
     assert survivors == []
+
+
+def test_ranks_that_run_one_program_still_do() -> None:
+    """Inference folds them into one graph; the small instance must not lose that."""
+    graphs = resize(gpt(2, 2).resolve()).problem.distributed.graphs
+    first, second = ([v.type for v in g.values()] for g in graphs)
+    assert first == second

@@ -114,6 +114,7 @@ def analyse(problem: Problem, exact: bool = False) -> Analysis:
     for graph in problem.distributed.graphs:
         apply_rules(out, graph)
     _across_ranks(out)
+    _align_ranks(out)
     for k, graph in enumerate(problem.relation):
         apply_rules(out, graph)
         _tie_relation(out, graph, problem.distributed.graphs[k])
@@ -135,6 +136,20 @@ def _across_ranks(a: Analysis) -> None:
     for step in schedule.steps:
         if isinstance(step, CollectiveStep):
             across_ranks(a, step)
+
+
+def _align_ranks(a: Analysis) -> None:
+    """Equal extents at the same place of graphs with the same operators scale alike, so that
+    ranks which run one program still do so at small sizes. (Not necessary for well-shapedness:
+    scratch memory that nothing reads has free extents on every rank.)"""
+    first, *others = a.problem.distributed.graphs
+    for graph in others:
+        if [n.op for n in first.nodes] != [n.op for n in graph.nodes]:
+            continue
+        for x, y in zip(first.values(), graph.values(), strict=False):
+            for d, e in zip(a.tensor(x).dims, a.tensor(y).dims, strict=False):
+                if a.scales.size[d] == a.scales.size[e]:
+                    a.scales.unify(d, e)
 
 
 def _tie_relation(a: Analysis, relation: Graph, graph: Graph) -> None:
