@@ -24,13 +24,13 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/graphs.py
 
 test-elastic: $(VENV)/.dev
-	$(BIN)/pytest -n 2 tests/elastic
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/elastic
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
