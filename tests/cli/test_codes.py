@@ -33,3 +33,14 @@ def test_lookup() -> None:
         codes.lookup("SP999")
     with pytest.raises(ValueError, match="declared twice"):
         codes._declare("SP110", "t", what="w.", why="w", example="e", fix="f")
+
+
+def test_every_code_that_is_used_is_declared() -> None:
+    source = Path(__file__).parents[2] / "src" / "shardproof"
+    used = {
+        code
+        for path in source.rglob("*.py")
+        if path.name != "codes.py"
+        for code in re.findall(r"\"(SP\d{3})\"", path.read_text())
+    }
+    assert used <= {c.code for c in codes.known()}

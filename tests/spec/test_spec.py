@@ -228,3 +228,19 @@ def test_graphs_that_are_not_well_formed_are_refused() -> None:
     parts[1].rank = 0
     with pytest.raises(InputError, match=r"the graphs are those of ranks \[0, 0\]"):
         spec(distributed=Program(GraphMesh.of(tp=2), parts)).resolve()
+
+
+def test_casts_of_one_side_are_listed() -> None:
+    text = (
+        "class G(torch.nn.Module):\n"
+        '    def forward(self, x: "f32[8]"):\n'
+        '        y: "f32[8]" = torch.ops.aten.exp.default(x)\n'
+        "        return (y,)\n"
+    )
+    to_half = '        z: "bf16[8]" = torch.ops.aten._to_copy.default(y, dtype = torch.bfloat16)\n'
+    cast = text.replace("        return (y,)", to_half + "        return (z,)")
+    problem = spec(
+        sequential=text, distributed=cast, mesh=None, inputs={"x": Replicate()}
+    ).resolve()
+    texts = [a.text for a in problem.assumptions if a.kind == "cast"]
+    assert "only the distributed side casts f32 to bf16: taken as equal" in texts

@@ -40,12 +40,14 @@ class Facts:
 
 @dataclass
 class Loaded:
-    """A graph with what came along: the mesh of its text, random inputs, assumptions."""
+    """A graph with what came along: the mesh of its text, random inputs, assumptions, and the
+    casts between float types that it holds."""
 
     graph: Graph
     mesh: Mesh | None = None
     random: list[str] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
+    casts: frozenset[tuple[str, str]] = frozenset()
 
 
 def load(source: GraphSource, *, rank: int, mesh: Mesh, facts: Facts) -> Loaded:
@@ -134,7 +136,12 @@ def _load_fx(text: str, label: str, rank: int, mesh: Mesh, facts: Facts) -> Load
         raise InputError(error.what, where, error.expected, error.next_step) from error
     graph = result.graph
     graph.rank = rank
-    return Loaded(graph, None, list(result.random_inputs), _said(result.assumptions, facts))
+    return Loaded(
+        graph,
+        random=list(result.random_inputs),
+        assumptions=_said(result.assumptions, facts),
+        casts=frozenset((given, wanted) for _, given, wanted in result.casts),
+    )
 
 
 def _said(assumptions: list[Assumption], facts: Facts) -> list[Assumption]:

@@ -26,7 +26,7 @@ from shardproof.spec.load import (
     require_well_formed,
 )
 from shardproof.spec.outputs import Obligations, OutputRule
-from shardproof.spec.problem import Problem
+from shardproof.spec.problem import Assumption, Problem
 
 if TYPE_CHECKING:
     from shardproof.report.diagnostic import Verdict
@@ -176,6 +176,7 @@ class Spec:
             *relation.assumptions,
             *obligations.assumptions,
             *(a for part in (sequential, *loaded) for a in part.assumptions),
+            *_cast_differences(sequential, loaded),
         ]
         problem = Problem(
             self.name or sequential.graph.name,
@@ -267,3 +268,17 @@ class Spec:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Fraction)
+
+
+def _cast_differences(sequential: Loaded, ranks: list[Loaded]) -> list[Assumption]:
+    """Casts are the identity to the verifier; those of one side only are worth a line."""
+    on_ranks = frozenset().union(*(part.casts for part in ranks))
+    sides = [
+        ("distributed", on_ranks - sequential.casts),
+        ("sequential", sequential.casts - on_ranks),
+    ]
+    return [
+        Assumption("cast", f"only the {side} side casts {given} to {wanted}: taken as equal")
+        for side, casts in sides
+        for given, wanted in sorted(casts)
+    ]
