@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shardproof.elastic.train.api import _Data, make_job
+from shardproof.elastic.train.api import Data, make_job
 from shardproof.elastic.train.config import Pace, TrainConfig
 from shardproof.elastic.train.faultpoints import FaultPoints
 from shardproof.elastic.train.job import Job
-from shardproof.elastic.train.ledger import effective, read_ledger, tickets_in
 from shardproof.elastic.train.launch import free_port
+from shardproof.elastic.train.ledger import effective, read_ledger, tickets_in
 from shardproof.elastic.train.optim import Average, Inner, Outer, Sgd
 from shardproof.elastic.train.superstep import State, apply_push, local_run, merge_local, unflatten
 from shardproof.elastic.train.worker import run_worker
@@ -42,13 +42,14 @@ def small_problem(config: TrainConfig, inner: Inner, outer: Outer, pace: Pace) -
             parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
     inputs = torch.randn(40, 6, generator=generator, dtype=torch.float64)
     targets = torch.randint(0, 3, (40,), generator=generator)
-    source = _Data((inputs, targets), 4, config.seed)
+    source = Data((inputs, targets), 4, config.seed)
     return make_job(model, source, nn.functional.cross_entropy, config, inner, outer, pace)
 
 
 def _serve(path: str, faults: list[dict[str, Any]]) -> None:
-    from shardproof.elastic.train import serve
     import json
+
+    from shardproof.elastic.train import serve
 
     os.environ["SHARDPROOF_FAULTS"] = json.dumps(faults)
     raise SystemExit(serve.main(path))
@@ -81,9 +82,9 @@ class Run:
     config: TrainConfig
     faults: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     server_faults: list[dict[str, Any]] = field(default_factory=list)
-    pace: Pace = Pace(seconds=0.004)
-    inner: Inner = Sgd(0.05, momentum=0.5)
-    outer: Outer = Average()
+    pace: Pace = field(default_factory=lambda: Pace(seconds=0.004))
+    inner: Inner = field(default_factory=lambda: Sgd(0.05, momentum=0.5))
+    outer: Outer = field(default_factory=Average)
     replace_dead: bool = True
     late: int = 0
     kills: int = 0
@@ -109,6 +110,7 @@ class Run:
             while server.is_alive() or server.exitcode not in (0, 3):
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"run did not end within {timeout} s")
+                self._look_for_errors()
                 if not server.is_alive():
                     self.kills += 1
                     server = self._server = self._start_server([])
@@ -166,6 +168,14 @@ class Run:
                 del self._workers[number]
                 if self.replace_dead:
                     self._start_worker([])
+
+    def _look_for_errors(self) -> None:
+        """Fail at once, with the reason, if a worker met an error that is none of ours."""
+        for number, process in self._workers.items():
+            if process.exitcode == 5:
+                found = torch.load(self.workdir / f"result-{number}.pt", weights_only=False)
+                if found["error"] != "TooFewWorkers":
+                    raise AssertionError(f"worker {number}: {found}")
 
     def _admit_late(self) -> None:
         if self.late and any(r["kind"] in {"commit", "push"} for r in self.records()):

@@ -17,6 +17,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.elastic.harness import Run  # noqa: E402
+
 from shardproof.elastic.train.config import Faults, Pace, TrainConfig  # noqa: E402
 from shardproof.elastic.train.faultpoints import (  # noqa: E402
     SERVER_STAGES,
@@ -24,7 +26,6 @@ from shardproof.elastic.train.faultpoints import (  # noqa: E402
     WORKER_STAGES_LOCAL,
 )
 from shardproof.elastic.train.optim import OuterSgd, Sgd  # noqa: E402
-from tests.elastic.harness import Run  # noqa: E402
 
 QUICK = Faults(hang=1.5, collective=1.5, round=4.0, reconnect=20.0)
 

@@ -1,41 +1,149 @@
-"""The trainer with real processes: every policy, both modes, against a replay of the ledger."""
+"""The trainer with real processes: policies, both modes, checkpoints, and ``train`` itself."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from shardproof.elastic.policies import POLICIES  # noqa: E402
-from shardproof.elastic.train.config import TrainConfig  # noqa: E402
-from shardproof.elastic.train.optim import OuterSgd, Sgd  # noqa: E402
-from tests.elastic.harness import Run  # noqa: E402
+from tests.elastic.harness import Run, small_problem  # noqa: E402
+from torch import nn  # noqa: E402
 
-BARRIER = ["bsp", "local-sgd", "time-budget", "dylu", "elastic", "elastic-published"]
+from shardproof.elastic.errors import InvalidInput  # noqa: E402
+from shardproof.elastic.events import read_events  # noqa: E402
+from shardproof.elastic.policies import POLICIES, make_policy  # noqa: E402
+from shardproof.elastic.train import Sgd, train  # noqa: E402
+from shardproof.elastic.train.checkpoint import load  # noqa: E402
+from shardproof.elastic.train.config import Pace, TrainConfig  # noqa: E402
+from shardproof.elastic.train.optim import AdamW, Average, OuterSgd  # noqa: E402
 
-
-@pytest.mark.parametrize("policy", ["bsp", "elastic"])
-def test_local_mode_equals_its_ledger(tmp_path: Path, policy: str) -> None:
-    run = Run(TrainConfig(str(tmp_path), policy=policy, steps=4, workers=3, iterations=24))
-    run.go()
-    run.check()
-    assert len(run.results) == 3
+BARRIERS = sorted(name for name in POLICIES if make_policy(name).barriers)
 
 
-@pytest.mark.parametrize("policy", ["ssp", "elastic"])
-def test_immediate_mode_equals_its_ledger(tmp_path: Path, policy: str) -> None:
+def check_run(workdir: Path, mode: str, policy: str, **values: Any) -> Run:
+    options: dict[str, Any] = {"optimizer": Sgd(0.05, momentum=0.5).to_json(), **values}
     run = Run(
         TrainConfig(
-            str(tmp_path),
-            mode="immediate",
-            policy=policy,
-            steps=3,
-            workers=3,
-            iterations=24,
-            optimizer=Sgd(0.05, momentum=0.5).to_json(),
+            str(workdir), mode=mode, policy=policy, steps=4, workers=3, iterations=30, **options
         )
     )
     run.go()
     run.check()
+    assert len(run.results) == 3
+    return run
+
+
+@pytest.mark.parametrize("policy", ["bsp", "elastic"])
+def test_local_mode_equals_its_ledger(tmp_path: Path, policy: str) -> None:
+    check_run(tmp_path, "local", policy, weighting="steps")
+
+
+@pytest.mark.parametrize("policy", ["ssp", "elastic"])
+def test_immediate_mode_equals_its_ledger(tmp_path: Path, policy: str) -> None:
+    check_run(tmp_path, "immediate", policy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", BARRIERS)
+def test_every_policy_local(tmp_path: Path, policy: str) -> None:
+    check_run(tmp_path, "local", policy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_immediate(tmp_path: Path, policy: str) -> None:
+    check_run(tmp_path, "immediate", policy)
+
+
+@pytest.mark.parametrize("inner", [AdamW(0.01), Sgd(0.05)], ids=["adamw", "sgd"])
+def test_diloco(tmp_path: Path, inner: Any) -> None:
+    config = TrainConfig(str(tmp_path), policy="local-sgd", steps=5, workers=2, iterations=40)
+    run = Run(config, inner=inner, outer=OuterSgd())
+    run.go()
+    run.check()
+
+
+def test_checkpoint_holds_the_state_of_its_version(tmp_path: Path) -> None:
+    run = check_run(tmp_path, "local", "bsp", checkpoint_every=3)
+    names = {r["version"]: r["name"] for r in run.records() if r["kind"] == "checkpoint"}
+    assert list(names) == [3, 6, 9]
+    job = small_problem(run.config, run.inner, Average(), Pace())
+    blank = job.blank()
+    got = blank.like(load(tmp_path, names[6], job.state_names(), blank.tensors()))
+    commits = [r for r in run.records() if r["kind"] == "commit"]
+    for a, b in zip(got.params, run.replay(commits[:6]), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+    with pytest.raises(InvalidInput, match="no checkpoint"):
+        load(tmp_path, "00000007-none", job.state_names(), blank.tensors())
+
+
+def test_events_account_for_the_iterations(tmp_path: Path) -> None:
+    run = check_run(tmp_path, "local", "elastic")
+    events = read_events(tmp_path)
+    tickets = [e.detail["ticket"] for e in events if e.kind == "iteration"]
+    committed = [
+        t for r in run.records() if r["kind"] == "commit" for p in r["parts"] for t in p["tickets"]
+    ]
+    assert sorted(tickets) == sorted(committed)
+    assert {e.worker for e in events if e.kind == "wait"} == {0, 1, 2}
+
+
+def test_train_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole call with a server of its own; the loss must really go down."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+    torch.manual_seed(0)
+    inputs = torch.randn(64, 4)
+    targets = (inputs[:, 0] > 0).long()
+    model = nn.Linear(4, 2)
+
+    def accuracy(model: nn.Module) -> float:
+        return float((model(inputs).argmax(1) == targets).float().mean())
+
+    result = train(
+        model,
+        (inputs, targets),
+        loss=nn.functional.cross_entropy,
+        policy="elastic",
+        optimizer=Sgd(0.5),
+        iterations=60,
+        batch_size=16,
+        steps=4,
+        workdir=tmp_path,
+        snapshot_every=10,
+        evaluate=accuracy,
+    )
+    assert result.committed >= 60
+    assert accuracy(model) > 0.9
+    assert result.history[-1][2] == pytest.approx(accuracy(model))
+    assert [count for _, count, _ in result.history] == sorted(c for _, c, _ in result.history)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"policy": "ssp", "mode": "local"}, "no common barrier"),
+        ({"policy": "nonsense"}, "unknown policy"),
+        ({"mode": "remote"}, "unknown mode"),
+        ({"batch_size": 65}, "fill one batch"),
+        ({"mode": "immediate", "outer": OuterSgd()}, "outer optimizer"),
+        ({"iterations": 0}, "iterations must be at least 1"),
+        ({"model": nn.BatchNorm1d(4)}, "batch normalisation"),
+        ({"model": nn.Identity()}, "no trainable parameter"),
+        ({"data": (torch.zeros(64, 4), torch.zeros(63))}, "differ in length"),
+    ],
+)
+def test_bad_arguments(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {
+        "model": nn.Linear(4, 2),
+        "data": (torch.zeros(64, 4), torch.zeros(64).long()),
+        "loss": nn.functional.cross_entropy,
+        "iterations": 5,
+        "batch_size": 8,
+        "workdir": tmp_path,
+        **change,
+    }
+    with pytest.raises(InvalidInput, match=message):
+        train(arguments.pop("model"), arguments.pop("data"), **arguments)

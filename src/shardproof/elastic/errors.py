@@ -1,4 +1,4 @@
-"""Errors of the elastic package; one root so that callers can catch everything we raise on purpose."""
+"""Errors of the elastic package, with one root so that callers can catch them all."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Why it is exact. Fix the time t at which the barrier closes. Worker p may have finished at most
 k_p(t) iterations. With a cap D on the iteration difference it may count at most m(t) + D of them,
 where m(t) is the least k over all workers. Taking that maximum for every worker is feasible and
-makes every arrival as late as possible, which is best for both objectives; so one candidate a time t
-is enough, and the candidate only changes when some worker's admitted count grows. Iteration i of
+makes every arrival as late as possible, which is best for both objectives; so one candidate a time
+t is enough, and the candidate only changes when some worker's admitted count grows. Iteration i of
 worker p is admitted at ``max(e[p, i], max over q of e[q, i - D])``; the scan visits these times.
 
 The minimum over the arrivals needs no linked list: in order of arrival, the earliest arrival that

@@ -47,7 +47,11 @@ class Ssp(Policy):
 
     def released(self) -> list[int]:
         """Held workers whose lead has shrunk to the bound."""
-        free = [w for w, p in self.workers.items() if p.held and self._lead(w) <= self.bound]
+        held = [w for w, p in self.workers.items() if p.held]
+        if not held:
+            return []
+        slowest = min(p.done for p in self.workers.values())
+        free = [w for w in held if self.workers[w].done - slowest <= self.bound]
         for worker in free:
             self.workers[worker].held = False
         return free

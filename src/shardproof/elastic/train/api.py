@@ -86,7 +86,7 @@ def train(
     inner = optimizer or Sgd(0.1)
     if mode == "immediate" and outer is not None:
         raise InvalidInput("an outer optimizer needs barriers with averaging: mode='local'")
-    source = _Data(data, batch_size, seed)
+    source = Data(data, batch_size, seed)
     config = TrainConfig(
         workdir=str(workdir),
         mode=mode,
@@ -124,7 +124,7 @@ def _own_server() -> bool:
 
 def make_job(
     model: nn.Module,
-    source: _Data,
+    source: Data,
     loss: Callable[[Tensor, Tensor], Tensor],
     config: TrainConfig,
     inner: Inner,
@@ -169,7 +169,7 @@ def gradient_of(
     return gradient(loss_of)
 
 
-class _Data:
+class Data:
     """Batches by ticket, from tensors or a map-style dataset."""
 
     def __init__(self, data: Any, batch_size: int, seed: int) -> None:

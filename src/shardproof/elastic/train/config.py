@@ -81,6 +81,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _one_of("mode", self.mode, MODES)
         _one_of("weighting", self.weighting, WEIGHTINGS)
+        if not 0 < self.faults.collective < self.faults.round:
+            raise InvalidInput("timeouts must satisfy 0 < collective < round")
         if ":" not in self.policy:
             _one_of("policy", self.policy, sorted(POLICIES))
         for name in ("steps", "workers", "iterations", "batches_per_epoch"):

@@ -63,6 +63,7 @@ class Coordinator:
         self.config, self.policy, self.ledger = config, policy, ledger
         self.tickets = Tickets()
         self.version = self.superstep = self.restore = 0
+        self.restore_name = ""
         self.members: dict[int, Member] = {}
         self.changed = threading.Condition()
         self.attempt: Attempt | None = None
@@ -225,7 +226,7 @@ class Coordinator:
     def roll_back(self, cause: str) -> None:
         """Go back to the last checkpoint; the ledger states what that loses."""
         records = read_ledger(self.ledger.path)
-        version = last_checkpoint(records)
+        version, self.restore_name = last_checkpoint(records)
         done = effective(records)
         kept = [r for r in done if r["version"] <= version]
         lost = len(list(tickets_in(done))) - len(list(tickets_in(kept)))
@@ -238,7 +239,8 @@ class Coordinator:
         for worker in attempt.ranks:
             if worker in self.members:
                 self.members[worker].arrived = False
-                self.members[worker].busy_since = time.time()
+                # It may still be in a collective, which ends with the timeout at the latest.
+                self.members[worker].busy_since = time.time() + self.config.faults.collective
         self.changed.notify_all()
 
     def vote(self, member: Member, number: int, *, yes: bool) -> str:
@@ -282,10 +284,12 @@ class Coordinator:
             member.busy_since = now
         self.changed.notify_all()
 
-    def checkpointed(self, version: int) -> None:
-        """A complete checkpoint of this version exists."""
+    def checkpointed(self, member: Member | None, version: int, name: str) -> None:
+        """A complete checkpoint of this version exists; refused from a worker removed meanwhile."""
         with self.changed:
-            self.ledger.write("checkpoint", version=version)
+            if member is not None:
+                self._alive(member)
+            self.ledger.write("checkpoint", version=version, name=name)
 
     # -- waiting -------------------------------------------------------------------------------
 

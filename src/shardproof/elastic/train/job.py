@@ -34,7 +34,7 @@ class Job:
     batch_of: Callable[[int], Batch]
     inner: Inner
     outer: Outer
-    pace: Pace = Pace()
+    pace: Pace = field(default_factory=Pace)
     points: FaultPoints = field(default_factory=lambda: FaultPoints([]))
 
     @property
@@ -55,12 +55,12 @@ class Job:
         """State before the first superstep."""
         return State(list(self.params), self.inner.init(self.params), self.outer.init(self.params))
 
-    def restored(self, version: int) -> State:
-        """State of a checkpoint; of the initial weights for version 0."""
+    def restored(self, name: str) -> State:
+        """State of a checkpoint; of the initial weights if ``name`` is empty."""
         state = self.blank()
-        if not version:
+        if not name:
             return state
-        return state.like(load(self.workdir, version, self.state_names(), state.tensors()))
+        return state.like(load(self.workdir, name, self.state_names(), state.tensors()))
 
 
 class Pacer:

@@ -5,7 +5,7 @@ killed server loses no line (a crash of the whole host may; the checkpoint decid
 
 * ``commit`` (local update): superstep, and per worker its tickets and weight;
 * ``push`` (immediate apply): version after it, version its gradient was computed from, ticket;
-* ``checkpoint``: the version (superstep or push) that a complete checkpoint holds;
+* ``checkpoint``: version (superstep or push) and name of a complete checkpoint;
 * ``resume``: the version a restarted server went back to, and how many updates that lost;
 * ``join``, ``leave``: membership, with the cause.
 """
@@ -77,10 +77,12 @@ def tickets_in(records: list[dict[str, Any]]) -> Iterator[int]:
                 yield from part["tickets"]
 
 
-def last_checkpoint(records: list[dict[str, Any]]) -> int:
-    """Version of the last complete checkpoint that was not undone; 0 if there is none."""
-    version = 0
-    for record in records:
+def last_checkpoint(records: list[dict[str, Any]]) -> tuple[int, str]:
+    """Version and name of the last complete checkpoint; 0 and no name if there is none.
+
+    It cannot have been undone: a resume goes back to the last checkpoint, not beyond.
+    """
+    for record in reversed(records):
         if record["kind"] == "checkpoint":
-            version = record["version"]
-    return version
+            return record["version"], record["name"]
+    return 0, ""

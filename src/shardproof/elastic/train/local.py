@@ -7,14 +7,13 @@ import time
 from collections.abc import Iterator
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from .checkpoint import save
 from .job import Job, Outcome, Pacer, Recorder
 from .optim import Tensors
 from .superstep import Batch, State, flatten, local_run, merge_local, unflatten
-from .transport import barrier_group, broadcast_from, join_store
+from .transport import BarrierGroup, join_store
 from .wire import Client, Message
 
 _log = logging.getLogger("shardproof.elastic")
@@ -62,7 +61,7 @@ class _LocalWorker:
             assert merged is not None
             self.state, self.local = merged, None
             points.reach("after-commit", recorder.superstep)
-            self._keep(verdict, first=attempt["rank"] == 0)
+            self._keep(verdict, attempt)
             if verdict["stop"]:
                 self.client.call("bye")
                 return Outcome(merged.params, self.worker, self.iterations, verdict["committed"])
@@ -99,54 +98,56 @@ class _LocalWorker:
         points, superstep = self.job.points, self.recorder.superstep
         try:
             points.reach("before-group", superstep)
-            with barrier_group(
-                self.store,
-                attempt["key"],
-                attempt["rank"],
-                attempt["world"],
-                self.job.config.faults.collective,
-            ):
-                start = self._agree(attempt)
+            with self._group(attempt) as group:
+                start = self._agree(attempt, group)
                 if attempt["total"] == 0:
                     return start
                 params, inner = self.local or (start.params, start.inner)
                 points.reach("before-reduce", superstep)
+
+                def all_reduce(tensor: Tensor) -> Tensor:
+                    return group.sum(tensor, lambda: points.reach("in-reduce", superstep))
+
                 return merge_local(
-                    start, params, inner, attempt["weight"], self.job.outer, self._all_reduce
+                    start, params, inner, attempt["weight"], self.job.outer, all_reduce
                 )
-        except (RuntimeError, dist.DistError) as error:
+        except RuntimeError as error:
             # Whatever torch.distributed raises when a peer dies or times out; the vote decides.
             _log.info("barrier attempt %s failed: %s", attempt["number"], error)
             return None
 
-    def _agree(self, attempt: Message) -> State:
+    def _group(self, attempt: Message) -> BarrierGroup:
+        return BarrierGroup(
+            self.store,
+            attempt["key"],
+            attempt["rank"],
+            attempt["world"],
+            self.job.config.faults.collective,
+            cuda=self.job.params[0].is_cuda,
+        )
+
+    def _agree(self, attempt: Message, group: BarrierGroup) -> State:
         """The state at the start of the superstep, sent to those who have just joined."""
         if not attempt["sync"]:
             assert self.state is not None
             return self.state
         fresh = attempt["fresh"] and attempt["rank"] == attempt["source"]
         mine = self.job.restored(attempt["restore"]) if fresh else self.state or self.job.blank()
-        flat = broadcast_from(attempt["source"], flatten(mine.tensors()))
+        flat = group.broadcast(attempt["source"], flatten(mine.tensors()))
         return mine.like(unflatten(flat, mine.tensors()))
 
-    def _all_reduce(self, tensor: Tensor) -> Tensor:
-        work = dist.all_reduce(tensor, async_op=True)
-        self.job.points.reach("in-reduce", self.recorder.superstep)
-        assert work is not None
-        work.wait()
-        return tensor
-
-    def _keep(self, verdict: Message, *, first: bool) -> None:
+    def _keep(self, verdict: Message, attempt: Message) -> None:
         """Checkpoint and snapshot, written by the first worker of the attempt."""
         assert self.state is not None
         config = self.job.config
-        if not first:
+        if attempt["rank"] != 0:
             return
         if verdict["checkpoint"]:
             before = time.time()
-            save(self.job.workdir, verdict["version"], self.job.state_names(), self.state.tensors())
+            name = f"{verdict['version']:08d}-{attempt['key']}"
+            save(self.job.workdir, name, self.job.state_names(), self.state.tensors())
             self.job.points.reach("in-checkpoint", self.recorder.superstep)
-            self.client.call("checkpointed", version=verdict["version"])
+            self.client.call("checkpointed", version=verdict["version"], name=name)
             self.recorder.log("checkpoint", before, version=verdict["version"])
         if config.snapshot_every and verdict["committed"] >= self.snapshot_due:
             self.snapshot_due = verdict["committed"] + config.snapshot_every

@@ -12,6 +12,7 @@ one that dies before it reads the acknowledgement is not asked to push again.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -165,15 +166,18 @@ class ParameterServer(Coordinator):
         assert self.params is not None
         if every and self.version % every == 0:
             names = ["params", *(f"optimizer.{i}" for i in range(len(self.state)))]
-            save(self._workdir, self.version, names, [self.params, *self.state])
+            name = f"{self.version:08d}-{os.getpid()}"
+            save(self._workdir, name, names, [self.params, *self.state])
             self._points.reach("server-in-checkpoint", self.version)
-            self.checkpointed(self.version)
+            self.checkpointed(None, self.version, name)
         if snap and self.version % snap == 0:
             self.snapshots.append((time.time(), len(self.tickets.committed), self.params))
 
     def _load(self, like: Tensor) -> None:
         names = ["params", *(f"optimizer.{i}" for i in range(len(self.state)))]
-        self.params, *self.state = load(self._workdir, self.restore, names, [like, *self.state])
+        self.params, *self.state = load(
+            self._workdir, self.restore_name, names, [like, *self.state]
+        )
 
     @property
     def _workdir(self) -> Path:

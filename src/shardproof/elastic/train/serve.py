@@ -6,6 +6,7 @@ code 0 when the run has finished, 3 when too few workers were left.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -100,10 +101,8 @@ class Server:
 
 
 def _try_send(channel: Channel, message: Message) -> None:
-    try:
+    with contextlib.suppress(OSError):  # it has gone, which is what the message was about
         channel.send(message)
-    except OSError:
-        pass  # it has gone, which is what the message was about
 
 
 class Session:
@@ -134,9 +133,9 @@ class Session:
             "run": os.getpid(),
         }
 
-    def on_checkpointed(self, version: int) -> Message:
+    def on_checkpointed(self, version: int, name: str) -> Message:
         """The worker has written a complete checkpoint."""
-        self._server.coordinator.checkpointed(version)
+        self._server.coordinator.checkpointed(self._member, version, name)
         return {}
 
     # -- local-update mode
@@ -161,7 +160,7 @@ class Session:
             "world": len(ranks),
             "source": 0 if attempt.source is None else ranks[attempt.source],
             "fresh": attempt.source is None,
-            "restore": core.restore,
+            "restore": core.restore_name,
             "sync": attempt.source is None or attempt.joiners > 0,
             "weight": weight,
             "total": sum(p["weight"] for p in attempt.parts),
@@ -219,7 +218,8 @@ class Session:
     def on_push(self, ticket: int, seconds: float) -> Message:
         """Receive and apply one gradient; this answer is the acknowledgement."""
         core = self._weights
-        assert self._pair is not None and core.params is not None
+        assert self._pair is not None
+        assert core.params is not None
         grad = self._pair.receive(core.params)
         return {"version": core.push(self._member, ticket, grad, seconds)}
 

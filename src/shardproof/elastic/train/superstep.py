@@ -5,7 +5,7 @@ batches a worker takes, when a barrier closes and who takes part. They are free 
 they can be replayed (tests recompute a whole run from its ledger) and captured.
 
 * local update: ``local_run`` on every worker, then ``merge_local`` with an all-reduce;
-* immediate apply: ``gradient`` on a worker with the weights it pulled, ``apply_push`` on the server.
+* immediate apply: ``gradient`` on a worker with the weights pulled, ``apply_push`` on the server.
 
 Sequential meaning. One local step with weights 1/n and plain SGD is SGD on the union of the batches
 (exactly, over real numbers). A local-update superstep is the weighted average of independent local

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-from .superstep import AllReduce
 
 # torch.distributed does not export these names explicitly, so type checkers cannot see them.
 _dist: Any = dist
@@ -52,39 +49,43 @@ class Pair:
         return tensor
 
 
-@contextmanager
-def barrier_group(store: Store, key: str, rank: int, world: int, seconds: float) -> Iterator[None]:
-    """The default process group, for one barrier attempt: nccl for CUDA tensors, gloo for others.
+class BarrierGroup:
+    """The process group of one barrier attempt: nccl if the tensors are on CUDA devices, else gloo.
 
     Made anew for each attempt, because after a failure a group is unusable and its members may
-    disagree on what happened. Leaving the block destroys it, which also wakes up peers that still
-    wait in a collective.
+    disagree on what happened. The default process group of torch.distributed would not do: names
+    of groups come from a counter in each process, which a failed initialisation leaves advanced in
+    some processes and not in others, and from then on they never find each other again.
+
+    Use as a context manager; leaving it drops the connections, which wakes up peers that still wait
+    in a collective. Operations raise RuntimeError when a peer is gone or the timeout passes.
     """
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(
-        backend,
-        store=_dist.PrefixStore(key, store),
-        rank=rank,
-        world_size=world,
-        timeout=timedelta(seconds=seconds),
-    )
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
 
+    def __init__(
+        self, store: Store, key: str, rank: int, world: int, seconds: float, *, cuda: bool
+    ) -> None:
+        prefixed, timeout = _dist.PrefixStore(key, store), timedelta(seconds=seconds)
+        if cuda:
+            options = _dist.ProcessGroupNCCL.Options()
+            options._timeout = timeout
+            self._group = _dist.ProcessGroupNCCL(prefixed, rank, world, options)
+        else:
+            self._group = _dist.ProcessGroupGloo(prefixed, rank, world, timeout)
 
-def sum_over_group() -> AllReduce:
-    """The all-reduce that ``merge_local`` gets in a run."""
+    def __enter__(self) -> BarrierGroup:
+        return self
 
-    def all_reduce(tensor: Tensor) -> Tensor:
-        dist.all_reduce(tensor)
+    def __exit__(self, *_: object) -> None:
+        self._group = None
+
+    def broadcast(self, source: int, tensor: Tensor) -> Tensor:
+        """Overwrite ``tensor`` by the one of group member ``source``."""
+        self._group.broadcast(tensor, source).wait()
         return tensor
 
-    return all_reduce
-
-
-def broadcast_from(source: int, tensor: Tensor) -> Tensor:
-    """Overwrite ``tensor`` by the one of group member ``source``."""
-    dist.broadcast(tensor, src=source)
-    return tensor
+    def sum(self, tensor: Tensor, started: Callable[[], None] = lambda: None) -> Tensor:
+        """Sum over the group, in place; ``started`` is called while the operation is under way."""
+        work = self._group.allreduce([tensor])
+        started()
+        work.wait()
+        return tensor

@@ -6,6 +6,7 @@ torch.distributed itself: run it inside a trusted network.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import socket
@@ -50,10 +51,8 @@ class Channel:
 
     def close(self) -> None:
         """Close at once; a thread blocked in ``receive`` wakes up."""
-        try:
+        with contextlib.suppress(OSError):  # already disconnected
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # already disconnected
         self._sock.close()
 
 
