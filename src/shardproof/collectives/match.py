@@ -162,13 +162,20 @@ class _Matcher:
         self.pending: dict[Node, int] = {}  # issued, not matched
         self.blocked: dict[int, Node] = {}  # the unmatched call each stopped rank waits for
         self.producer: dict[Value, Node] = {}  # async results
+        self.classes = program.inner is not None
         self.skip: set[Node] = set()  # calls that validation refused: they match nothing
         self.bad_groups: set[GroupKey] = set()
+
+    def communicates(self, node: Node) -> bool:
+        """Whether ``node`` meets calls of other graphs; collectives inside a class do not."""
+        if not is_collective(node):
+            return False
+        return not self.classes or all(isinstance(r, int) for r in group_of(node))
 
     def run(self) -> Schedule:
         errors = self.out.errors
         for rank, graph in self.graphs.items():
-            refused = validate_concrete(rank, graph, set(self.graphs), is_collective)
+            refused = validate_concrete(rank, graph, set(self.graphs), self.communicates)
             self.skip |= {n for n, _ in refused}
             errors += [e for _, e in refused]
             errors += _uses_before_wait(rank, graph)
@@ -199,7 +206,7 @@ class _Matcher:
                 self.blocked[rank] = unfinished
                 break
             self.pc[rank] += 1
-            if not is_collective(node):
+            if not self.communicates(node):
                 self.out.steps.append(LocalStep(rank, node))
             elif node not in self.skip:
                 self.issue(rank, node)
@@ -260,7 +267,7 @@ class _Matcher:
     def comes_later(self, rank: int, key: GroupKey, wanted: Node) -> bool:
         graph = self.graphs[rank]
         return any(
-            is_collective(n) and n not in self.skip and _key(rank, n) == key and alike(n, wanted)
+            self.communicates(n) and n not in self.skip and _key(rank, n) == key and alike(n, wanted)
             for n in graph.nodes[self.pc[rank] :]
         )
 

@@ -15,31 +15,19 @@ from shardproof.collectives.match import CollectiveStep, Schedule, match
 from shardproof.infer import blocks
 from shardproof.infer.blocks import Val
 from shardproof.infer.collect import Collect, CollectSpmd
-from shardproof.infer.cover import covered
-from shardproof.infer.equal import Equality
 from shardproof.infer.evaluate import Evaluator
+from shardproof.infer.judge import Judge, Judged
 from shardproof.infer.meanings import Meanings
+from shardproof.infer.prepare import class_problem, fold_problem
 from shardproof.infer.repeat import Replayer
-from shardproof.infer.spmd import Fold, NotUniform
+from shardproof.infer.spmd import NotUniform
 from shardproof.infer.terms import constant
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Graph, Node, Program, Value, is_float
 from shardproof.ops import base as alg
-from shardproof.spec.problem import Obligation, Problem
+from shardproof.spec.problem import Problem
 
 Env = Meanings
-
-
-@dataclass(slots=True)
-class Judged:
-    """One obligation on one distributed graph: the value it found and the value it wants."""
-
-    obligation: Obligation
-    graph: int
-    found: Val | None
-    expected: Val | None
-    holds: bool
-    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -96,7 +84,8 @@ class Runner:
             schedule = match(program)
             env = inputs
             self._concrete(schedule, env)
-        judged = self._judge(sequential, env)
+        self.progress("obligations")
+        judged = Judge(self.problem, self.ev, self.view_graph).all(sequential, env)
         return Inference(
             self.problem,
             self.ev,
@@ -145,7 +134,7 @@ class Runner:
             if found is None:
                 self.ev.table.site = (k, v.name)
                 found = blocks.atom_val(self.ev.table.fresh(v.name), v.shape)
-                if self.problem.distributed.spmd:
+                if self.problem.distributed.spmd or self.problem.distributed.inner is not None:
                     self._mark_rank_dependent(found)  # another unknown on every rank
             env[v] = found
         return env
@@ -216,7 +205,8 @@ class Runner:
         """What a collective makes of an unknown value may differ on every rank."""
         from shardproof.ir.sizes import only_symbol
 
-        mesh = self.problem.distributed.mesh
+        program = self.problem.distributed
+        mesh = program.inner or program.mesh
         symbols = frozenset(only_symbol(mesh.index(a)) for a, n in mesh.axes if n != 1)
         for c in v.cells:
             for t, _ in c.lin:
@@ -224,13 +214,19 @@ class Runner:
 
     def _concrete(self, schedule: Schedule, env: list[Env]) -> None:
         self.progress("distributed graphs")
+        mesh = self.problem.distributed.inner
+        inner = CollectSpmd(self.ev, mesh) if mesh is not None else None
         for step in schedule.steps:
             if isinstance(step, CollectiveStep):
                 self._collective(step, env)
                 continue
             self.ev.table.site = (step.rank, step.node)
             node, mine = step.node, env[step.rank]
-            for v, val in zip(node.outputs, self._once(node, mine), strict=True):
+            if inner is not None and "group" in node.attrs:
+                vals = self.spmd_collective(node, mine, inner)
+            else:
+                vals = self._once(node, mine)
+            for v, val in zip(node.outputs, vals, strict=True):
                 mine[v] = val
 
     def _once(self, node: Node, env: Env) -> list[Val]:
@@ -275,122 +271,9 @@ class Runner:
         for (r, n), val in zip(members, result, strict=True):
             env[r][n.outputs[0]] = val
 
-    # ---- obligations
-
-    def _judge(self, sequential: Env, env: list[Env]) -> list[Judged]:
-        self.progress("obligations")
-        equality = Equality(self.ev)
-        out = []
-        for ob in self.problem.obligations:
-            out.extend(self._judge_one(ob, sequential, env, equality))
-        return out
-
-    def _judge_one(
-        self, ob: Obligation, sequential: Env, env: list[Env], equality: Equality
-    ) -> list[Judged]:
-        graphs = self.problem.distributed.graphs
-        seq = self.problem.sequential.output(ob.seq_output)
-        out = []
-        for k, relation in enumerate(ob.expected):
-            if relation is None:
-                continue
-            value = graphs[k].output(ob.dist_output)
-            found = env[k].get(value) if value is not None else None
-            if seq is None or found is None:
-                out.append(Judged(ob, k, found, None, False, "the value was not computed"))
-                continue
-            (expected,) = self.view_graph(relation, Env({relation.inputs[0]: sequential[seq]}))
-            assert expected is not None
-            out.append(Judged(ob, k, found, expected, False))
-        if not out:
-            out.append(Judged(ob, 0, None, None, False, "no rank returns it"))
-        if ob.partial_over:
-            self._add_partials(ob, out)
-        for j in out:
-            if j.found is not None and j.expected is not None and not j.reason:
-                j.holds, j.reason = equality.check(j.found, j.expected)
-        if seq is not None and not self._covers(ob, seq):
-            for j in out:
-                j.holds, j.reason = False, "the parts of the ranks do not make up the whole output"
-        return out
-
-    def _covers(self, ob: Obligation, seq: Value) -> bool:
-        """Whether the declared parts of all ranks make up the sequential output."""
-        whole = blocks.atom_val(self.ev.table.fresh(seq.name), seq.shape)
-        relations = [g for g in ob.expected if g is not None]
-        parts = [v for g in relations for v in self.view_graph(g, Env({g.inputs[0]: whole})) if v]
-        program = self.problem.distributed
-        return covered(parts, seq.shape, program.mesh if program.spmd else None)
-
-    def _add_partials(self, ob: Obligation, judged: list[Judged]) -> None:
-        """Replace each rank's value by the sum over the declared mesh axes."""
-        mesh = self.problem.distributed.mesh
-        if self.problem.distributed.spmd:
-            collect = CollectSpmd(self.ev, mesh)
-            for j in judged:
-                if j.found is not None:
-                    try:
-                        j.found = collect.total(j.found, ob.partial_over)
-                    except (blocks.Unsupported, blocks.Undecided) as e:
-                        j.reason = str(e)
-            return
-        by_graph = {j.graph: j for j in judged}
-        sums: dict[tuple[int, ...], Val] = {}
-        for j in judged:
-            group = self._group(j.graph, ob.partial_over)
-            if any(g not in by_graph or by_graph[g].found is None for g in group):
-                j.reason = "not every rank of the group returns it"
-                continue
-            if group not in sums:
-                vals = [v for g in group if (v := by_graph[g].found) is not None]
-                sums[group] = self.ev.linear(vals, [1] * len(vals), vals[0].shape)  # type: ignore[list-item]
-        for j in judged:
-            total = sums.get(self._group(j.graph, ob.partial_over))
-            if total is not None:
-                j.found = total
-
-    def _group(self, rank: int, axes: Sequence[str]) -> tuple[int, ...]:
-        mesh = self.problem.distributed.mesh
-        mine = mesh.coordinates(rank)
-        n = mesh.size
-        assert isinstance(n, int)
-        return tuple(
-            r
-            for r in range(n)
-            if all(c == mine[a] for a, c in mesh.coordinates(r).items() if a not in axes)
-        )
-
 
 def _key(node: Node) -> Any:
     return (node.op, tuple(sorted(node.attrs.items(), key=lambda kv: kv[0])))
-
-
-def fold_problem(problem: Problem) -> Problem:
-    """The same problem with the rank as an index.
-
-    Raises:
-        NotUniform: the ranks, their inputs' relations or their obligations differ in more than
-            rank-affine attributes.
-    """
-    program = problem.distributed
-    fold = Fold(program.mesh)
-    obligations = []
-    for ob in problem.obligations:
-        expected = [g for g in ob.expected if g is not None]
-        if len(expected) != len(ob.expected):
-            raise NotUniform("an output is not returned by every rank")
-        obligations.append(
-            Obligation(ob.seq_output, ob.dist_output, [fold.graph(expected)], ob.placement, ob.partial_over)
-        )
-    return Problem(
-        problem.name,
-        problem.sequential,
-        fold.program(program),
-        [fold.graph(problem.relation)],
-        obligations,
-        problem.assumptions,
-        problem.left_out,
-    )
 
 
 def infer(
@@ -403,15 +286,22 @@ def infer(
 ) -> Inference:
     """Infer the meaning of every distributed value and judge the obligations."""
     if symbolic_ranks and not problem.distributed.spmd and len(problem.distributed.graphs) > 1:
-        try:
-            folded = fold_problem(problem)
-        except NotUniform:
-            pass
-        else:
+        folded = _folded(problem)
+        if folded is not None:
             done = Runner(folded, fixed=fixed, deep=deep, progress=progress).run()
             if done.holds:
                 return done
     return Runner(problem, fixed=fixed, deep=deep, progress=progress).run()
+
+
+def _folded(problem: Problem) -> Problem | None:
+    """The problem over rank symbols: of all ranks, else of classes of ranks."""
+    for fold in (fold_problem, class_problem):
+        try:
+            return fold(problem)
+        except NotUniform:
+            continue
+    return None
 
 
 __all__ = ["Inference", "Judged", "Runner", "fold_problem", "infer", "is_float"]

@@ -20,17 +20,63 @@ class NotUniform(Exception):
     """The ranks are not one program with rank-affine attributes; the text says where."""
 
 
+class Classes:
+    """Ranks by class: ``ranks[c][k]`` is the global rank at place ``k`` of class ``c``."""
+
+    def __init__(self, mesh: Mesh, inner: Sequence[str]) -> None:
+        self.outer = Mesh(tuple((a, n) for a, n in mesh.axes if a not in inner))
+        self.inner = Mesh(tuple((a, n) for a, n in mesh.axes if a in inner))
+        n = mesh.size
+        assert isinstance(n, int)
+        self.place: dict[int, tuple[int, int]] = {}
+        self.ranks: list[list[int]] = [[] for _ in range(_count(self.outer))]
+        for r in range(n):
+            c = mesh.coordinates(r)
+            k = _number(self.outer, c)
+            self.place[r] = (k, len(self.ranks[k]))
+            self.ranks[k].append(r)
+
+    def inside(self, mine: int, group: Any) -> tuple[int, ...] | None:
+        """Places of a group inside one class; None if it reaches out."""
+        places = [self.place.get(r) for r in group]
+        if any(p is None or p[0] != mine for p in places):
+            return None
+        return tuple(p[1] for p in places if p is not None)
+
+    def like(self, k: int, rank: Any) -> int:
+        """The class of ``rank``, which must have place ``k`` in it."""
+        found = self.place.get(rank)
+        if found is None or found[1] != k:
+            raise NotUniform("a collective between ranks that are not alike")
+        return found[0]
+
+
+def _count(mesh: Mesh) -> int:
+    n = mesh.size
+    assert isinstance(n, int)
+    return n
+
+
+def _number(mesh: Mesh, coordinates: dict[str, int]) -> int:
+    out = 0
+    for a, n in mesh.axes:
+        assert isinstance(n, int)
+        out = out * n + coordinates[a]
+    return out
+
+
 class Fold:
     """Folds lists of graphs (one a rank, in rank order) over one mesh."""
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: Mesh, classes: Classes | None = None, mine: int = 0) -> None:
         self.mesh = mesh
+        self.classes, self.mine = classes, mine
         n = mesh.size
         if not isinstance(n, int):
             raise NotUniform("the mesh is symbolic")
         self.coords = [mesh.coordinates(r) for r in range(n)]
         self.axes = [a for a, k in mesh.axes if k != 1]
-        self._groups: dict[Any, tuple[str, ...]] = {}
+        self._groups: dict[Any, tuple[Any, ...]] = {}
 
     def program(self, program: Program) -> Program:
         return Program(self.mesh, [self.graph(program.graphs)], spmd=True)
@@ -66,7 +112,7 @@ class Fold:
     def _attrs(self, nodes: Sequence[Node]) -> dict[str, Any]:
         n0 = nodes[0]
         if n0.op in ("send", "recv"):
-            raise NotUniform("messages between two ranks")
+            return self._message(nodes)
         if any(n.attrs.keys() != n0.attrs.keys() for n in nodes):
             raise NotUniform(f"{n0.source or n0.op} has other attributes on another rank")
         if "group" not in n0.attrs and all(n.attrs == n0.attrs for n in nodes):
@@ -84,14 +130,34 @@ class Fold:
                 out[name] = self.fit(col, f"{n0.source or n0.op}.{name}")
         return out
 
-    def group(self, col: Sequence[Any]) -> tuple[str, ...]:
-        """The mesh axes along which every rank's group runs."""
+    def _message(self, nodes: Sequence[Node]) -> dict[str, Any]:
+        """A message between two ranks is one between their classes if like talks to like."""
+        if self.classes is None:
+            raise NotUniform("messages between two ranks")
+        out = dict(nodes[0].attrs)
+        peer = "dst" if nodes[0].op == "send" else "src"
+        ends = {self.classes.like(k, n.attrs[peer]) for k, n in enumerate(nodes)}
+        rest = [{a: x for a, x in n.attrs.items() if a not in (peer, "group")} for n in nodes]
+        if len(ends) != 1 or any(r != rest[0] for r in rest):
+            raise NotUniform("messages between ranks that are not alike")
+        out[peer] = ends.pop()
+        out["group"] = tuple(sorted({self.mine, out[peer]}))
+        out["group_size"] = len(out["group"])
+        return out
+
+    def group(self, col: Sequence[Any]) -> tuple[Any, ...]:
+        """The mesh axes along which every rank's group runs, or the classes that it joins."""
         key = tuple(col)
         if key not in self._groups:
             self._groups[key] = self._axes_of(col)
         return self._groups[key]
 
-    def _axes_of(self, col: Sequence[Any]) -> tuple[str, ...]:
+    def _axes_of(self, col: Sequence[Any]) -> tuple[Any, ...]:
+        if self.classes is not None:
+            inside = [self.classes.inside(self.mine, group) for group in col]
+            if any(g is None for g in inside):
+                return self._classes_of(col)
+            col = inside
         varying = [
             a for a in self.axes if any(self.coords[r][a] != self.coords[col[0][0]][a] for r in col[0])
         ]
@@ -106,9 +172,23 @@ class Fold:
                 raise NotUniform(f"group {group} of rank {r} is not a set of mesh axes")
         return tuple(varying)
 
+    def _classes_of(self, col: Sequence[Any]) -> tuple[int, ...]:
+        assert self.classes is not None
+        found = {tuple(self.classes.like(k, r) for r in group) for k, group in enumerate(col)}
+        if len(found) != 1:
+            raise NotUniform("a group that joins ranks of several classes unevenly")
+        return found.pop()
+
     def _position(self, nodes: Sequence[Node]) -> int:
-        """The source rank of a broadcast as its position in the group."""
+        """The source rank of a broadcast as its position in the group, or as its class where the
+        group joins classes."""
         found = set()
+        group0 = self.group([n.attrs["group"] for n in nodes])
+        if group0 and isinstance(group0[0], int) and self.classes is not None:
+            found = {self.classes.like(k, n.attrs["src"]) for k, n in enumerate(nodes)}
+            if len(found) != 1:
+                raise NotUniform("a broadcast from different classes")
+            return found.pop()
         for n in nodes:
             group, src = n.attrs["group"], n.attrs["src"]
             if not isinstance(group, tuple) or src not in group:

@@ -196,11 +196,17 @@ class Mesh:
 
 @dataclass(eq=False)
 class Program:
-    """A distributed program: one graph a rank, or one SPMD graph for all ranks of the mesh."""
+    """A distributed program: one graph a rank, or one SPMD graph for all ranks of the mesh.
+
+    With ``inner`` set, every graph stands for a *class* of ranks, one for each index of ``mesh``;
+    inside a class the ranks are indexed by the axes of ``inner``. A group of axis names is then
+    inside the class, and a group of numbers is one of classes (each rank with its like).
+    """
 
     mesh: Mesh
     graphs: list[Graph]
     spmd: bool = False
+    inner: Mesh | None = None
 
     @staticmethod
     def sequential(graph: Graph) -> Program:
