@@ -61,6 +61,8 @@ def test_graphs_from_paths_texts_and_objects(tmp_path: Path) -> None:
     assert spec(name="mine").resolve().name == "mine"
     program = Program(GraphMesh.of(tp=2), problem.distributed.graphs)
     assert spec(distributed=program).resolve().distributed is program
+    with pytest.raises(InputError, match="the graph says mesh tp=2, the Spec says dp=2"):
+        spec(distributed=program, mesh=Mesh(dp=2)).resolve()
 
 
 def test_a_written_graph_is_its_own_source(tmp_path: Path) -> None:

@@ -192,6 +192,8 @@ class Spec:
     def _program(self) -> tuple[Program, list[Loaded]]:
         given = self.distributed
         if isinstance(given, Program):
+            if self.mesh is not None and self.mesh != given.mesh:
+                raise self._mesh_error(given.mesh, self.mesh)
             return given, [Loaded(g) for g in given.graphs]
         if isinstance(given, str | Path | Graph):
             return self._single(given)
@@ -212,7 +214,7 @@ class Spec:
         part = load(given, rank=0, mesh=self.mesh or _NO_MESH, facts=self.facts)
         mesh = self.mesh or part.mesh or _NO_MESH
         if part.mesh is not None and part.mesh != mesh:
-            raise self._mesh_error(part, mesh)
+            raise self._mesh_error(part.mesh, mesh)
         spmd = mesh.size != 1 and part.graph.rank is None
         if mesh.size != 1 and not spmd:
             raise InputError(
@@ -246,7 +248,7 @@ class Spec:
 
     def _check_header(self, part: Loaded, k: int, mesh: GraphMesh) -> None:
         if part.mesh is not None and part.mesh != mesh:
-            raise self._mesh_error(part, mesh)
+            raise self._mesh_error(part.mesh, mesh)
         if part.graph.rank is None:
             part.graph.rank = k
         if part.graph.rank != k:
@@ -257,9 +259,9 @@ class Spec:
                 next_step="put the graphs in rank order",
             )
 
-    def _mesh_error(self, part: Loaded, mesh: GraphMesh) -> InputError:
+    def _mesh_error(self, found: GraphMesh, mesh: GraphMesh) -> InputError:
         return InputError(
-            f"the graph says mesh {part.mesh}, the Spec says {mesh}",
+            f"the graph says mesh {found}, the Spec says {mesh}",
             where="mesh",
             expected="the same mesh",
             next_step="correct Mesh(...) or the mesh line of the graph",
