@@ -215,7 +215,9 @@ class Classifier:
                 place,
                 expected=want,
             )
-        return Cause("SP203", f"%{place[1].name} is another value than declared", place, expected=want)
+        return Cause(
+            "SP203", f"%{place[1].name} is another value than declared", place, expected=want
+        )
 
 
 def _atoms(v: Val) -> set[int]:

@@ -8,6 +8,7 @@ correct program (a lookup before its mask); they matter on the way to an output 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -116,7 +117,7 @@ def out_of_order(cells: tuple[Cell, ...]) -> bool:
     if len(atoms) != 1:
         return False
     starts = [tuple(_start(c)) for c in cells]
-    return any(_not_after(a, b) for a, b in zip(starts, starts[1:], strict=False))
+    return any(_not_after(a, b) for a, b in itertools.pairwise(starts))
 
 
 def _start(c: Cell) -> list[Size]:

@@ -66,14 +66,19 @@ class Findings:
     def _add_output(
         self, j: Judged, place: Place, merged: dict[object, tuple[int, Finding]]
     ) -> None:
-        assert j.found is not None and j.expected is not None
+        assert j.found is not None
+        assert j.expected is not None
         kind = "gradient" if len(self.inf.problem.obligations) > 1 else ""
         cause = self.classifier.output(place, j.found, j.expected, kind)
         site = self.tracer.site(place)
         site.carriers = self.tracer.carriers(place)
-        key: object = (cause.code,) if cause.code in ("SP110", "SP121") else (
-            cause.code,
-            place[1].name,
+        key: object = (
+            (cause.code,)
+            if cause.code in ("SP110", "SP121")
+            else (
+                cause.code,
+                place[1].name,
+            )
         )
         finding = self._dress(site, cause)
         finding.found = describe(self.inf.evaluator, j.found)
@@ -91,7 +96,7 @@ class Findings:
             order, finding = min(merged[key][0], order), merged[key][1]
         rank_of = self.inf.problem.distributed.graphs[j.graph].rank
         ranks = [j.graph] if not self.inf.symbolic_ranks else []
-        for r in finding.ranks and ranks or ranks:
+        for r in (finding.ranks and ranks) or ranks:
             if r not in finding.ranks:
                 finding.ranks.append(r)
         name = j.obligation.seq_output
@@ -191,9 +196,7 @@ def span(graph: str, node: Node | None, value: Value | None, label: str = "") ->
     if node is None:
         return Span(graph, value.name, "input", label=label) if value is not None else None
     o = node.origin
-    return Span(
-        graph, _node_name(node, value), node.op, o.file, o.line, o.function, o.code, label
-    )
+    return Span(graph, _node_name(node, value), node.op, o.file, o.line, o.function, o.code, label)
 
 
 def _node_name(node: Node | None, value: Value | None) -> str:

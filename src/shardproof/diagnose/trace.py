@@ -60,7 +60,8 @@ class Tracer:
                     self._made[r, v] = (n, order, inputs)
 
     def meaning(self, place: Place) -> Val | None:
-        return self.inf.env[place[0]].get(place[1])
+        found: Val | None = self.inf.env[place[0]].get(place[1])
+        return found
 
     def node(self, place: Place) -> Node | None:
         made = self._made.get(place)
@@ -127,7 +128,7 @@ class Tracer:
         atoms = {t.atom for c in v.cells for t, _ in c.lin}
         for p in self.operands(place):
             u = self.meaning(p)
-            if u is None or u is v and p[1] is place[1]:
+            if u is None or (u is v and p[1] is place[1]):
                 continue
             if {t.atom for c in u.cells for t, _ in c.lin} == atoms and self._alike(u, v):
                 return p

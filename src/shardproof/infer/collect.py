@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from shardproof.infer import blocks
+from shardproof.infer import blocks, views
 from shardproof.infer.blocks import Cell, Term, Unsupported, Val
 from shardproof.infer.coef import ONE, Coef, Ratio, from_size, ratio
 from shardproof.infer.evaluate import Evaluator, scale_val, view
+from shardproof.infer.factors import align_all
 from shardproof.infer.terms import EXTREMA, innermost, lincomb
 from shardproof.ir.graph import Attrs, Mesh, TensorType
 from shardproof.ir.sizes import Size, Symbol, linear_in, only_symbol, product, substitute, symbols
@@ -35,7 +36,7 @@ class Collect:
         if kind == "all_reduce":
             return [self.reduce(str(a["op"]), vals, outs[0])] * len(vals)
         if kind == "all_gather":
-            return [blocks.concat(vals, _int(a["dim"]))] * len(vals)
+            return [views.concat(vals, _int(a["dim"]))] * len(vals)
         if kind == "reduce_scatter":
             dim = _int(a["dim"])
             whole = TensorType(outs[0].dtype, vals[0].shape)
@@ -61,9 +62,9 @@ class Collect:
         raise Unsupported(f"a reduction with {op}")
 
     def _extremum(self, op: str, vals: Sequence[Val]) -> Val:
-        aligned = blocks.align_all(vals)
+        aligned = align_all(vals)
         cells = []
-        for lo, hi, lins in blocks.overlay(aligned):
+        for lo, hi, lins in views.overlay(aligned):
             if any(len(lin) != 1 or lin[0][1] != 1 for lin in lins):
                 if any(lin != lins[0] for lin in lins):
                     raise Unsupported("the maximum of sums")
@@ -81,10 +82,10 @@ class Collect:
         for v, a in zip(vals, attrs, strict=True):
             sizes = a.get("send_sizes")
             if sizes is None:
-                sizes = (blocks.div_exact(v.shape[split], n),) * n
+                sizes = (views.div_exact(v.shape[split], n),) * n
             assert isinstance(sizes, tuple)
             pieces.append(_cut(v, split, [_int(s) for s in sizes]))
-        return [blocks.concat([pieces[s][r] for s in range(n)], join) for r in range(n)]
+        return [views.concat([pieces[s][r] for s in range(n)], join) for r in range(n)]
 
 
 def _cut(v: Val, dim: int, sizes: Sequence[Size]) -> list[Val]:
@@ -92,7 +93,7 @@ def _cut(v: Val, dim: int, sizes: Sequence[Size]) -> list[Val]:
     at: Size = 0
     for s in sizes:
         start, stop = at, at + s
-        out.append(view(v, lambda x, a=start, b=stop: blocks.slice_dim(x, dim, a, b)))  # type: ignore[misc]
+        out.append(view(v, lambda x, a=start, b=stop: views.slice_dim(x, dim, a, b)))  # type: ignore[misc]
         at = stop
     return out
 
@@ -133,9 +134,9 @@ class CollectSpmd:
         if split == join:
             # Cut the dim in two: parts are sent by the first, and join along the second.
             shape, n = v.shape, product(self.mesh.extent(a) for a in axes)
-            part = blocks.div_exact(shape[split], n)
-            cut = blocks.reshape(v, (*shape[:split], n, part, *shape[split + 1 :]))
-            return blocks.reshape(self._all_to_all(cut, axes, split, split + 1), shape)
+            part = views.div_exact(shape[split], n)
+            cut = views.reshape(v, (*shape[:split], n, part, *shape[split + 1 :]))
+            return views.reshape(self._all_to_all(cut, axes, split, split + 1), shape)
         for a in reversed(axes):
             v = self._gather(v, a, join)
         return self._share(blocks.normalise(v.dims, v.cells), axes, split)
@@ -260,8 +261,8 @@ class CollectSpmd:
         for a in axes:
             at = at * self.mesh.extent(a) + self.mesh.index(a)
             n = n * self.mesh.extent(a)
-        w = blocks.div_exact(v.shape[dim], n)
-        return view(v, lambda x: blocks.slice_dim(x, dim, at * w, at * w + w))
+        w = views.div_exact(v.shape[dim], n)
+        return view(v, lambda x: views.slice_dim(x, dim, at * w, at * w + w))
 
     def _from(self, v: Val, axes: Sequence[str], position: int) -> Val:
         """The value of the member at ``position``."""

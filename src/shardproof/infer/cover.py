@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardproof.infer.blocks import Box, Term, Unsupported, Val, full_box, meet, plain_dims
+from shardproof.infer.blocks import Box, Term, Unsupported, Val, full_box, plain_dims
 from shardproof.infer.labels import add_boxes
+from shardproof.infer.views import meet
 from shardproof.ir.graph import Mesh
 from shardproof.ir.sizes import Size, Undecided, linear_in, only_symbol, product
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from shardproof.infer import blocks
+from shardproof.infer import views
 from shardproof.infer.blocks import Lin, Unsupported, Val
 from shardproof.infer.evaluate import Evaluator
+from shardproof.infer.factors import align_all
 from shardproof.infer.terms import lincomb
 from shardproof.ir.sizes import Undecided
 
@@ -29,8 +30,8 @@ class Equality:
             return False
         if any(s == 0 for s in a.shape):
             return True
-        aligned = blocks.align_all([a, b])
-        boxes = blocks.overlay(aligned)
+        aligned = align_all([a, b])
+        boxes = views.overlay(aligned)
         if not boxes or not all(v.cells for v in aligned):
             return False
         return all(self._same(x, y) for _, _, (x, y) in boxes)

@@ -12,18 +12,20 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from shardproof.infer import blocks, integers
+from shardproof.infer import blocks, integers, views
 from shardproof.infer.blocks import Box, Cell, Lin, Term, Unsupported, Val
 from shardproof.infer.coef import ONE, Coef, from_size, ratio
+from shardproof.infer.discrete import Discrete
+from shardproof.infer.factors import align_all
 from shardproof.infer.fold import Folder
-from shardproof.infer.integers import Guards, Index
+from shardproof.infer.integers import Guards
 from shardproof.infer.labels import bring_together, project
 from shardproof.infer.lookups import Lookups
 from shardproof.infer.naming import IOTA, Instance, Table
 from shardproof.infer.products import Products
 from shardproof.infer.rows import Rows
 from shardproof.infer.terms import constant, lincomb
-from shardproof.ir.graph import TensorType, is_bool, is_integer
+from shardproof.ir.graph import TensorType
 from shardproof.ir.sizes import Poly, Size, Undecided, product, smax, smin, symbols
 from shardproof.ops import base as alg
 
@@ -42,33 +44,34 @@ class Evaluator:
         self.folder = Folder(self.table, self.products)
         self.rows = Rows(self.products, self.folder)
         self.lookups = Lookups(self.table, self.products, self.guards, self.folder)
+        self.discrete = Discrete(self)
         self.reasons: dict[int, str] = {}
         self.undefined: set[int] = set()
         self.opaque_values: dict[Any, int] = {}
         self.layers: dict[int, dict[int, int]] = {}
         self.copied_layers = 0
-        self._types: Sequence[TensorType] = ()
+        self.types: Sequence[TensorType] = ()
         self._rules: dict[type, Callable[..., Val]] = {
             alg.Identity: lambda a, v, t: v[0],
             alg.Linear: self._linear,
-            alg.Monomial: self._monomial,
-            alg.Pointwise: self._pointwise,
+            alg.Monomial: self.monomial,
+            alg.Pointwise: self.pointwise,
             alg.Contract: self._contract,
             alg.Extremum: self._extremum,
             alg.Signature: self._signature,
-            alg.Reshape: lambda a, v, t: view(v[0], lambda x: blocks.reshape(x, a.shape)),
-            alg.Permute: lambda a, v, t: view(v[0], lambda x: blocks.permute(x, a.perm)),
+            alg.Reshape: lambda a, v, t: view(v[0], lambda x: views.reshape(x, a.shape)),
+            alg.Permute: lambda a, v, t: view(v[0], lambda x: views.permute(x, a.perm)),
             alg.Slice: lambda a, v, t: view(
-                v[0], lambda x: blocks.slice_dim(x, a.dim, a.start, a.stop)
+                v[0], lambda x: views.slice_dim(x, a.dim, a.start, a.stop)
             ),
-            alg.Expand: lambda a, v, t: view(v[0], lambda x: blocks.expand(x, a.shape)),
-            alg.Concat: lambda a, v, t: blocks.concat(v, a.dim),
+            alg.Expand: lambda a, v, t: view(v[0], lambda x: views.expand(x, a.shape)),
+            alg.Concat: lambda a, v, t: views.concat(v, a.dim),
             alg.Constant: self._constant,
             alg.Iota: self._iota,
             alg.Undefined: self._undefined,
-            alg.Compare: self._compare,
-            alg.Logic: self._logic,
-            alg.Select: self._select,
+            alg.Compare: self.discrete.compare,
+            alg.Logic: self.discrete.logic,
+            alg.Select: self.discrete.select,
             alg.TakeRows: lambda a, v, t: self.lookups.take_rows(v[0], v[1]),
             alg.TakeAlong: lambda a, v, t: self.lookups.take_along(v[0], v[1]),
             alg.AddRows: lambda a, v, t: self.lookups.add_rows(v[0], v[1], a.rows),
@@ -83,7 +86,7 @@ class Evaluator:
         out: TensorType,
     ) -> Val:
         """The value of one output of an operator."""
-        self._types = types
+        self.types = types
         try:
             if isinstance(algebra, alg.Opaque):
                 raise Unsupported(algebra.reason)
@@ -95,9 +98,7 @@ class Evaluator:
         except (Unsupported, Undecided, ZeroDivisionError) as e:
             return self.opaque(algebra, operands, out, str(e))
 
-    def opaque(
-        self, algebra: Any, operands: Sequence[Val], out: TensorType, reason: str
-    ) -> Val:
+    def opaque(self, algebra: Any, operands: Sequence[Val], out: TensorType, reason: str) -> Val:
         """A value known only to be a function of the operands."""
         key = (algebra, out.shape, tuple(v.key() for v in operands))
         atom = self.opaque_values.get(key)
@@ -119,16 +120,16 @@ class Evaluator:
 
     # ---- elementwise
 
-    def _overlay(self, vals: Sequence[Val], shape: Sequence[Size]) -> tuple[blocks.Dims, Any]:
-        spread = blocks.align_all([blocks.expand(v, shape) for v in vals])
+    def overlay(self, vals: Sequence[Val], shape: Sequence[Size]) -> tuple[blocks.Dims, Any]:
+        spread = align_all([views.expand(v, shape) for v in vals])
         if any(not v.cells for v in spread):
             return spread[0].dims, []
-        return spread[0].dims, blocks.overlay(spread)
+        return spread[0].dims, views.overlay(spread)
 
     def _linear(self, a: alg.Linear, vals: list[Val], out: TensorType) -> Val:
-        index = self._linear_index(a, vals, out)
+        index = self.discrete.linear_index(a, vals, out)
         if index is not None:
-            return self.from_index(index)
+            return self.discrete.from_index(index)
         if len(vals) == 1 and a.constant == 0:
             return scale_val(vals[0], a.coefs[0])
         return self.linear(vals, a.coefs, out.shape, a.constant)
@@ -141,7 +142,7 @@ class Evaluator:
         const: Any = Fraction(0),
     ) -> Val:
         """``sum_i coefs[i] * vals[i] + const``, named if the sequential program names it."""
-        dims, boxes = self._overlay(vals, shape)
+        dims, boxes = self.overlay(vals, shape)
         cells = []
         for lo, hi, lins in boxes:
             pairs = [(t, c * k) for lin, k in zip(lins, coefs, strict=True) for t, c in lin]
@@ -150,20 +151,20 @@ class Evaluator:
             cells.append(Cell(lo, hi, lincomb(self.table, pairs)))
         return self.folder.value(blocks.normalise(dims, cells))
 
-    def _monomial(self, a: alg.Monomial, vals: list[Val], out: TensorType) -> Val:
-        if len(vals) == 2 and a.exponents == (1, 1):
-            index = self._joint_index(vals, integers.times, out.shape)
+    def monomial(self, a: alg.Monomial, vals: list[Val], out: TensorType) -> Val:
+        if len(vals) == 2 and all(e == 1 for e in a.exponents):
+            index = self.discrete.joint_index(vals, integers.times, out.shape)
             if index is not None:
-                return self.from_index(index)
-        dims, boxes = self._overlay(vals, out.shape)
+                return self.discrete.from_index(index)
+        dims, boxes = self.overlay(vals, out.shape)
         cells = []
         for lo, hi, lins in boxes:
             lin = self.products.multiply(lo, hi, list(zip(lins, a.exponents, strict=True)))
             cells.append(Cell(lo, hi, lin))
         return self.folder.value(blocks.normalise(dims, cells))
 
-    def _pointwise(self, a: alg.Pointwise, vals: list[Val], out: TensorType) -> Val:
-        dims, boxes = self._overlay(vals, out.shape)
+    def pointwise(self, a: alg.Pointwise, vals: list[Val], out: TensorType) -> Val:
+        dims, boxes = self.overlay(vals, out.shape)
         cells = []
         if self.deep and a.fn in (alg.EXP, alg.LOG):
             rule = self.rows.exp if a.fn == alg.EXP else self.rows.log
@@ -259,9 +260,7 @@ class Evaluator:
         for (lo, hi), terms in found.items():
             cells.append(Cell(lo, hi, ((self.join_extrema(a.kind, terms), ONE),)))
         self._check_disjoint(cells)
-        odims = tuple(
-            () if x == "1" else together.dims[together.labels.index(x)] for x in output
-        )
+        odims = tuple(() if x == "1" else together.dims[together.labels.index(x)] for x in output)
         return blocks.normalise(odims, cells)
 
     @staticmethod
@@ -270,7 +269,7 @@ class Evaluator:
             raise Unsupported("too many pieces")
         for i, a in enumerate(cells):
             for b in cells[:i]:
-                if blocks.meet(a.lo, a.hi, b.lo, b.hi) is not None:
+                if views.meet(a.lo, a.hi, b.lo, b.hi) is not None:
                     raise Unsupported("an extremum over pieces that overlap in part")
 
     def join_extrema(self, kind: str, terms: Sequence[Term]) -> Term:
@@ -295,9 +294,7 @@ class Evaluator:
 
     def _signature(self, a: alg.Signature, vals: list[Val], out: TensorType) -> Val:
         used = [p for p in range(len(vals)) if p not in a.unused]
-        together = bring_together(
-            [vals[p] for p in used], [a.operands[p] for p in used], a.output
-        )
+        together = bring_together([vals[p] for p in used], [a.operands[p] for p in used], a.output)
         bound = [j for x in together.labels if x not in a.output for j in together.axes(x)]
         whole = [j for x in a.whole if x in together.labels for j in together.axes(x)]
         linear = [used.index(p) for p in a.linear if p in used]
@@ -337,126 +334,6 @@ class Evaluator:
 
     # ---- integers and booleans
 
-    def from_index(self, index: Index) -> Val:
-        """The value of a piecewise-affine function of an integer tensor."""
-        cells = [
-            Cell(c.lo, c.hi, self.guards.value(c.lo, c.hi, c.lin, index.pieces))
-            for c in index.base.cells
-        ]
-        v = blocks.normalise(index.base.dims, cells)
-        v.index = index
-        return v
-
-    def _linear_index(self, a: alg.Linear, vals: list[Val], out: TensorType) -> Index | None:
-        if not discrete(out.dtype) and not all(v.index for v in vals):
-            return None
-        if any(c.denominator != 1 for c in a.coefs):
-            return None
-        const = integers.integral(a.constant)
-        if const is None:
-            return None
-        coefs = [int(c) for c in a.coefs]
-        if len(vals) == 1:
-            return integers.transform(
-                index_of(blocks.expand(vals[0], out.shape), vals[0]),
-                lambda u: (u[0] * coefs[0], u[1] * coefs[0] + const),
-            )
-        if len(vals) == 2:
-            return self._joint_index(
-                vals,
-                lambda u, w: (
-                    u[0] * coefs[0] + w[0] * coefs[1],
-                    u[1] * coefs[0] + w[1] * coefs[1] + const,
-                ),
-                out.shape,
-            )
-        return None
-
-    def _joint_index(self, vals: list[Val], f: Any, shape: Sequence[Size]) -> Index | None:
-        """A function of two values of which both are functions of one integer tensor."""
-        if not all(v.index for v in vals):
-            if not any(v.index for v in vals):
-                return None
-        x, y = (spread_index(v, shape) for v in vals)
-        return integers.combine(x, y, f)
-
-    def _compare(self, a: alg.Compare, vals: list[Val], out: TensorType) -> Val:
-        if len(vals) == 1:
-            k = integers.integral(a.value) if not isinstance(a.value, float) else None
-            if k is not None and (vals[0].index or self._types[0].dtype[0] in "iu"):
-                found = integers.compare(spread_index(vals[0], out.shape), a.kind, k)
-                if found is not None:
-                    return self.from_index(found)
-            return self._named_compare(a.kind, (a.value,), vals, out)
-        kind, operands = a.kind, vals
-        if kind in ("gt", "lt"):  # a > b is not (b >= a)
-            swapped = [operands[1], operands[0]] if kind == "gt" else operands
-            v = self._named_compare("ge", (), swapped, out)
-            return self.linear([v], [-ONE], out.shape, ONE)
-        if kind == "le":
-            kind, operands = "ge", [operands[1], operands[0]]
-        if kind == "ne":
-            v = self._named_compare("eq", (), operands, out)
-            return self.linear([v], [-ONE], out.shape, ONE)
-        return self._named_compare(kind, (), operands, out)
-
-    def _named_compare(
-        self, kind: str, attrs: tuple[Any, ...], vals: list[Val], out: TensorType
-    ) -> Val:
-        before = len(self.table.atoms)
-        rule = alg.Pointwise(f"compare_{kind}", attrs, commutative=kind == "eq" and not attrs)
-        v = self._pointwise(rule, vals, out)
-        for a in self.table.atoms[before:]:
-            a.boolean = True
-        return v
-
-    def _logic(self, a: alg.Logic, vals: list[Val], out: TensorType) -> Val:
-        if a.kind == "not":
-            index = vals[0].index and integers.transform(vals[0].index, integers.logic_not)
-            if index:
-                return self.from_index(index)
-            return self.linear(vals, [-ONE], out.shape, ONE)
-        index = self._joint_index(vals, integers.LOGIC[a.kind], out.shape)
-        if index is not None:
-            return self.from_index(index)
-        both = self._monomial(alg.Monomial((ONE, ONE)), vals, out)
-        if a.kind == "and":
-            return both
-        coef = -ONE if a.kind == "or" else Fraction(-2)
-        return self.linear([*vals, both], [ONE, ONE, coef], out.shape)
-
-    def _select(self, a: alg.Select, vals: list[Val], out: TensorType) -> Val:
-        if isinstance(a.other, float):
-            rule = alg.Pointwise("masked_fill", (a.other,))
-            return self._pointwise(rule, vals, out)
-        if a.other is not None:
-            x, mask = vals
-            other = blocks.filled(out.shape, lambda n: constant(a.other, n))
-            vals = [mask, other, x]
-        if discrete(out.dtype):
-            index = self._select_index(vals, out, a.other)
-            if index is not None:
-                return self.from_index(index)
-        dims, boxes = self._overlay(vals, out.shape)
-        cells = []
-        for lo, hi, (c, x, y) in boxes:
-            neg = lincomb(self.table, [*((t, -k) for t, k in c), *constant(ONE, len(lo))])
-            pairs = self.products.expand(lo, hi, [(c, ONE), (x, ONE)])
-            pairs += self.products.expand(lo, hi, [(neg, ONE), (y, ONE)])
-            cells.append(Cell(lo, hi, lincomb(self.table, pairs)))
-        return self.folder.value(blocks.normalise(dims, cells))
-
-    def _select_index(self, vals: list[Val], out: TensorType, other: Any) -> Index | None:
-        if not vals[0].index:
-            return None
-        cond = spread_index(vals[0], out.shape)
-        k = integers.integral(other) if other is not None else None
-        if k is not None:
-            yes: Index = Index(cond.base, (integers.Piece(None, None, 0, k),))
-        else:
-            yes = spread_index(vals[1], out.shape)
-        return integers.select(cond, yes, spread_index(vals[2], out.shape))
-
 
 # ------------------------------------------------------------------ helpers
 
@@ -469,28 +346,11 @@ def external(fn: str) -> str:
     return f"{fn} operator" if fn in INTERNAL else fn
 
 
-def discrete(dtype: str) -> bool:
-    """Whether elements are integers or booleans (bf16 is neither)."""
-    return is_bool(dtype) or is_integer(dtype)
-
-
 def view(v: Val, f: Callable[[Val], Val]) -> Val:
     """Apply a rearrangement to a value and to the tensor it is a function of."""
     out = f(v)
     index = v.index.map_base(f) if v.index is not None else None
     return Val(out.dims, out.cells, index)
-
-
-def index_of(spread: Val, original: Val) -> Index:
-    if original.index is not None:
-        index: Index = original.index
-        return index.map_base(lambda b: blocks.expand(b, spread.shape))
-    return integers.identity(spread)
-
-
-def spread_index(v: Val, shape: Sequence[Size]) -> Index:
-    """The integer view of a value broadcast to ``shape``."""
-    return index_of(blocks.expand(v, shape), v)
 
 
 def scale_val(v: Val, by: Coef) -> Val:

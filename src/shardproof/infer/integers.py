@@ -255,13 +255,13 @@ class Guards:
             where = self.inside(lo, hi, t, p)
             if p.a:
                 both = self.products.multiply(lo, hi, [(((t, ONE),), ONE), (where, ONE)])
-                out.extend((u, c * p.a) for u, c in both)
+                out.extend((u, c * Fraction(p.a)) for u, c in both)
             out.extend((u, c * from_size(p.c)) for u, c in where if p.c != 0)
         return lincomb(table, out)
 
     @staticmethod
     def _affine(lin: Lin, p: Piece, n: int) -> list[tuple[Term, Coef]]:
-        out: list[tuple[Term, Coef]] = [(t, c * p.a) for t, c in lin] if p.a else []
+        out: list[tuple[Term, Coef]] = [(t, c * Fraction(p.a)) for t, c in lin] if p.a else []
         if p.c != 0:
             out.append((unit_term(n), from_size(p.c)))
         return out

@@ -14,6 +14,7 @@ from shardproof.infer.equal import Equality
 from shardproof.infer.evaluate import Evaluator
 from shardproof.infer.meanings import Meanings
 from shardproof.ir.graph import Graph, Mesh, Value
+from shardproof.ir.sizes import Undecided
 from shardproof.spec.problem import Obligation, Problem
 
 ViewGraph = Callable[[Graph, Meanings], list[Val | None]]
@@ -45,9 +46,7 @@ class Judge:
         """Every obligation on every graph."""
         return [j for ob in self.problem.obligations for j in self.one(ob, sequential, env)]
 
-    def one(
-        self, ob: Obligation, sequential: Meanings, env: Sequence[Meanings]
-    ) -> list[Judged]:
+    def one(self, ob: Obligation, sequential: Meanings, env: Sequence[Meanings]) -> list[Judged]:
         seq = self.problem.sequential.output(ob.seq_output)
         out = self._compared(ob, seq, sequential, env)
         if not out:
@@ -105,7 +104,7 @@ class Judge:
                     continue
                 try:
                     j.found = collect.total(j.found, inside)
-                except (blocks.Unsupported, blocks.Undecided) as e:
+                except (blocks.Unsupported, Undecided) as e:
                     j.reason = str(e)
         if outside:
             self._add_graphs(judged, outside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,20 +11,17 @@ from shardproof.infer.blocks import (
     Cell,
     Dims,
     Lin,
+    Term,
     Unsupported,
     Val,
-    align_all,
-    expand,
-    meet,
     normalise,
-    overlay,
-    permute,
     start,
 )
-from shardproof.infer.terms import lincomb
-from shardproof.infer.naming import Table
 from shardproof.infer.coef import Coef
-from shardproof.infer.blocks import Term
+from shardproof.infer.factors import align_all
+from shardproof.infer.naming import Table
+from shardproof.infer.terms import lincomb
+from shardproof.infer.views import expand, meet, overlay, permute
 from shardproof.ir.sizes import Size, Undecided, at_least, product
 from shardproof.ops.base import ONE as UNIT_LABEL
 
@@ -140,9 +138,7 @@ def _cut_up(acc: dict[tuple[Box, Box], list[tuple[Term, Coef]]]) -> list[Piece]:
         raise Unsupported("too many overlapping boxes")
     grid: list[tuple[Box, Box]] = [((), ())]
     for c in cuts:
-        grid = [
-            ((*lo, a), (*hi, b)) for lo, hi in grid for a, b in zip(c, c[1:], strict=False)
-        ]
+        grid = [((*lo, a), (*hi, b)) for lo, hi in grid for a, b in itertools.pairwise(c)]
     out: list[Piece] = []
     for lo, hi in grid:
         pairs = [p for box, ps in acc.items() if _inside(lo, hi, *box) for p in ps]

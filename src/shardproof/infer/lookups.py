@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardproof.infer import blocks
+from shardproof.infer import blocks, views
 from shardproof.infer.blocks import Box, Cell, Lin, Term, Unsupported, Val, insert_axes
 from shardproof.infer.coef import ONE
+from shardproof.infer.factors import align_all
 from shardproof.infer.fold import Folder
 from shardproof.infer.integers import WHOLE, Guards, Index, Piece, clip, identity, in_table
 from shardproof.infer.labels import bring_together, project
@@ -25,9 +26,7 @@ from shardproof.ir.sizes import Size, at_least, smax, smin
 class Lookups:
     """Gather and scatter over one naming table."""
 
-    def __init__(
-        self, table: Table, products: Products, guards: Guards, folder: Folder
-    ) -> None:
+    def __init__(self, table: Table, products: Products, guards: Guards, folder: Folder) -> None:
         self.table, self.products, self.guards, self.folder = table, products, guards, folder
         self.assumed: list[str] = []
 
@@ -64,7 +63,7 @@ class Lookups:
         total: list[Val] = []
         for p in index.pieces:
             if p.a == 0:
-                row = blocks.slice_dim(x, dim, p.c, p.c + 1)
+                row = views.slice_dim(x, dim, p.c, p.c + 1)
                 total.append(self._constant_piece(row, x_labels, index, id_labels, output, p))
             else:
                 total.append(self._onehot_piece(x, x_labels, index, id_labels, output, dim, p))
@@ -91,7 +90,7 @@ class Lookups:
         if len(base.dims) != 1 or len(walks) != 1 or walks[0][1][1] != 1 or index.pieces[0].a != 1:
             return None
         first = t.off[0] + index.pieces[0].c
-        return blocks.slice_dim(x, 0, first, first + base.shape[0])
+        return views.slice_dim(x, 0, first, first + base.shape[0])
 
     def _checked(self, ids: Val, rows: Size) -> Index:
         """The index as pieces that all stay inside ``[0, rows)``."""
@@ -141,8 +140,9 @@ class Lookups:
         p: Piece,
     ) -> Val:
         """``sum over v in [lo, hi) of [t == v] x[v + c]``: one partial of the whole lookup."""
-        assert p.lo is not None and p.hi is not None
-        part = blocks.slice_dim(x, dim, p.lo + p.c, p.hi + p.c)
+        assert p.lo is not None
+        assert p.hi is not None
+        part = views.slice_dim(x, dim, p.lo + p.c, p.hi + p.c)
         # Positions run over [0, hi - lo) in the slice; the one-hot reads id value lo + position.
         hot = self.onehot(index.base, p.lo, p.hi - p.lo)
         together = bring_together([hot, part], [(*id_labels, "v"), x_labels], output)
@@ -202,7 +202,7 @@ class Lookups:
         shape = (*index.base.shape, n)
         total: list[Val] = []
         for p in index.pieces:
-            where = blocks.expand(_unsqueeze(self.indicator(index.base, p)), shape)
+            where = views.expand(_unsqueeze(self.indicator(index.base, p)), shape)
             if p.a == 1:
                 hot = self.onehot(index.base, first - p.c, n)
                 total.append(self._times(hot, where))
@@ -223,11 +223,11 @@ class Lookups:
         d = len(where.dims) - 1
         zero = Val(where.dims, tuple(Cell(c.lo, c.hi, ()) for c in where.cells))
         parts = [
-            blocks.slice_dim(zero, d, 0, at),
-            blocks.slice_dim(where, d, at, at + 1),
-            blocks.slice_dim(zero, d, at + 1, n),
+            views.slice_dim(zero, d, 0, at),
+            views.slice_dim(where, d, at, at + 1),
+            views.slice_dim(zero, d, at + 1, n),
         ]
-        return blocks.concat(parts, d)
+        return views.concat(parts, d)
 
     # ---- scatters
 
@@ -252,10 +252,10 @@ class Lookups:
         so nothing is written twice."""
         index = self._checked(ids, x.shape[-1])
         hit = self.hits(index, 0, x.shape[-1])
-        value = blocks.expand(_unsqueeze(v), x.shape)
-        aligned = blocks.align_all([x, hit, value])
+        value = views.expand(_unsqueeze(v), x.shape)
+        aligned = align_all([x, hit, value])
         cells = []
-        for lo, hi, (a, h, b) in blocks.overlay(aligned):
+        for lo, hi, (a, h, b) in views.overlay(aligned):
             neg: Lin = tuple((t, -c) for t, c in h)
             pairs = [*a]
             pairs += self.products.expand(lo, hi, [(neg, ONE), (a, ONE)])
@@ -266,20 +266,20 @@ class Lookups:
     # ---- small helpers
 
     def _times(self, a: Val, b: Val) -> Val:
-        aligned = blocks.align_all([a, b])
+        aligned = align_all([a, b])
         cells = [
             Cell(lo, hi, self.products.multiply(lo, hi, [(x, ONE), (y, ONE)]))
-            for lo, hi, (x, y) in blocks.overlay(aligned)
+            for lo, hi, (x, y) in views.overlay(aligned)
         ]
         return blocks.normalise(aligned[0].dims, cells)
 
     def _sum(self, vals: Sequence[Val]) -> Val:
         if len(vals) == 1:
             return vals[0]
-        aligned = blocks.align_all(vals)
+        aligned = align_all(vals)
         cells = [
             Cell(lo, hi, lincomb(self.table, [tc for lin in lins for tc in lin]))
-            for lo, hi, lins in blocks.overlay(aligned)
+            for lo, hi, lins in views.overlay(aligned)
         ]
         return blocks.normalise(aligned[0].dims, cells)
 

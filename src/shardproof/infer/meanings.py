@@ -52,11 +52,11 @@ class Meanings(dict[Value, Val]):
     def __iter__(self) -> Iterator[Value]:
         return super(Meanings, self.force()).__iter__()
 
-    def items(self) -> ItemsView[Value, Val]:
+    def items(self) -> ItemsView[Value, Val]:  # type: ignore[override]
         return super(Meanings, self.force()).items()
 
-    def keys(self) -> KeysView[Value]:
+    def keys(self) -> KeysView[Value]:  # type: ignore[override]
         return super(Meanings, self.force()).keys()
 
-    def values(self) -> ValuesView[Val]:
+    def values(self) -> ValuesView[Val]:  # type: ignore[override]
         return super(Meanings, self.force()).values()

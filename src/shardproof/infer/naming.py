@@ -190,7 +190,7 @@ class Table:
         ``target`` walks one to one."""
         inst = _sorted(inst)
         key = _key(inst)
-        walks = [w for w in target.ax]
+        walks = list(target.ax)
         if any(w is not None and w[1] != 1 for w in walks):
             return
         axis_of = {w[0]: j for j, w in enumerate(walks) if w is not None}
@@ -265,7 +265,10 @@ class Table:
             span = interval(a, inst.lo, inst.hi)
             if span is None:
                 return None
-            if span != (d.lo[p], d.hi[p]):
+            if p in d.whole:
+                if span != (d.lo[p], d.hi[p]):
+                    return None
+            elif self.full((d.fn, atom, p)) != span:
                 out.append(((d.fn, atom, p), *span))
         # Every reduction index at hand must drive exactly one of the named instance, else a term
         # would be summed several times or not at all.

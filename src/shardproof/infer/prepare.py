@@ -24,9 +24,7 @@ def fold_problem(problem: Problem) -> Problem:
         if len(expected) != len(ob.expected):
             raise NotUniform("an output is not returned by every rank")
         obligations.append(_with_expected(ob, [fold.graph(expected)]))
-    return _with_parts(
-        problem, fold.program(program), [fold.graph(problem.relation)], obligations
-    )
+    return _with_parts(problem, fold.program(program), [fold.graph(problem.relation)], obligations)
 
 
 def class_problem(problem: Problem) -> Problem:

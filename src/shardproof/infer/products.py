@@ -1,17 +1,8 @@
 """Products and sums of products in canonical form.
 
 A product is a list of factors (a term and an exponent). Products of products are flattened, equal
-factors are combined, factors that a sum does not touch are pulled out of it, and *guards* are
-worked out. Guards are the 0/1 functions of an integer tensor ``t``: the threshold
-``H_k(t) = [t >= k]`` and the one-hot ``E(t, u) = [t == u]``. They obey
-
-    H_a(t) * H_b(t) = H_max(a,b)(t)
-    H_k(t) * E(t, u) = E(t, u) if u >= k else 0
-    H_k(t) * sum_v E(t, v) f(v) = sum over v >= k of the same
-    E(t, u) * sum_v E(t, v) f(v) = E(t, u) * f(u)
-
-which is all that vocabulary masks, label masks and scatter updates need (lemmas.md A1 to A4, C5,
-C6).
+factors are combined, factors that a sum does not touch are pulled out of it, exponentials are
+joined, and guards are worked out (:mod:`shardproof.infer.guards`).
 """
 
 from __future__ import annotations
@@ -21,19 +12,19 @@ from fractions import Fraction
 
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported
 from shardproof.infer.coef import ONE, Coef, from_size
-from shardproof.infer.naming import IOTA, UNIT, Atom, Completion, Def, Instance, Table
+from shardproof.infer.guards import ZERO, Factor, GuardRules, index_range
+from shardproof.infer.naming import UNIT, Atom, Completion, Def, Instance, Table
 from shardproof.infer.terms import (
     completed,
     compose,
+    exponent,
     innermost,
     lincomb,
     unit_term,
-    with_interval,
 )
-from shardproof.ir.sizes import Size, at_least, smax
+from shardproof.ir.sizes import Size, at_least
 from shardproof.ops.base import EXP
 
-Factor = tuple[Term, Fraction]
 MAX_FACTORS = 24
 MAX_TERMS = 160
 
@@ -46,6 +37,7 @@ class Products:
         self.assumed: list[str] = []
         self._box: tuple[Box, Box] | None = None
         self.ranges: dict[int, tuple[Size, Size]] = {}
+        self.guards = GuardRules(table, self.fire)
 
     def fire(self, lemma: str) -> None:
         self.fired[lemma] = self.fired.get(lemma, 0) + 1
@@ -257,9 +249,7 @@ class Products:
         if d is None or atom in self.table.complete:
             return
         kept = [p for p, op in enumerate(d.operands) if op[0][0].atom not in self.table.complete]
-        factors: list[Factor] = [
-            (d.operands[p][0][0], Fraction(d.operands[p][0][1])) for p in kept  # type: ignore[arg-type]
-        ]
+        factors: list[Factor] = [(d.operands[p][0][0], exponent(d.operands[p][0][1])) for p in kept]
         rest = self.product_term(d.lo, d.hi, factors)
         if len(kept) == 1:
             places: dict[int, int | None] = {kept[0]: None}
@@ -304,8 +294,18 @@ class Products:
         self._box = (lo, hi)
         flat = self._flatten(factors)
         if any(self.table.atoms[t.atom].guard for t, _ in flat):
-            return self._guards(lo, hi, flat)
+            return self._meet_guards(lo, hi, flat)
         return flat
+
+    def _meet_guards(self, lo: Box, hi: Box, factors: list[Factor]) -> list[Factor] | None:
+        """Apply guard rules until none fires; None when the product is zero."""
+        while (found := self.guards.pair(lo, hi, factors)) is not None:
+            i, j, new = found
+            if new is ZERO:
+                return None
+            rest = [x for k, x in enumerate(factors) if k not in (i, j)]
+            factors = self._flatten(rest + list(new))
+        return factors
 
     def _flatten(self, factors: list[Factor]) -> list[Factor]:
         acc: dict[Term, Fraction] = {}
@@ -380,151 +380,6 @@ class Products:
         if text not in self.assumed:
             self.assumed.append(text)
 
-    def _guards(self, lo: Box, hi: Box, factors: list[Factor]) -> list[Factor] | None:
-        changed = True
-        while changed:
-            changed = False
-            for i, (g, eg) in enumerate(factors):
-                d = self.table.definition(g.atom)
-                if eg != 1 or d is None or d.fn not in ("ge", "eq"):
-                    continue
-                for j, (f, ef) in enumerate(factors):
-                    if i == j or ef != 1:
-                        continue
-                    new = self._guard_pair(lo, hi, g, d, f)
-                    if new is None:
-                        continue
-                    if new == "zero":
-                        return None
-                    rest = [x for k, x in enumerate(factors) if k not in (i, j)]
-                    factors = self._flatten(rest + list(new))
-                    changed = True
-                    break
-                if changed:
-                    break
-        return factors
-
-    def _guard_pair(
-        self, lo: Box, hi: Box, g: Term, dg: Def, f: Term
-    ) -> Sequence[Factor] | str | None:
-        """What guard ``g`` times factor ``f`` is: new factors, "zero", or None (no rule)."""
-        df = self.table.definition(f.atom)
-        if df is None or df.fn not in ("ge", "eq", "sum"):
-            return None
-        base = compose(dg.operands[0][0][0], g, dg.n_free)
-        if df.fn == "sum":
-            return self._guard_sum(lo, hi, g, dg, base, f, df)
-        if base != compose(df.operands[0][0][0], f, df.n_free):
-            return None
-        if dg.fn == "ge" and df.fn == "ge":
-            top = smax(dg.attrs[0], df.attrs[0])
-            self.fire("guard-meet")
-            return [(g if top == dg.attrs[0] else f, ONE)]
-        if dg.fn == "ge":
-            return self._threshold_onehot(lo, hi, dg.attrs[0], f, df)
-        if df.fn == "eq":
-            return self._two_onehots(lo, hi, g, dg, f, df)
-        return None
-
-    def _threshold_onehot(
-        self, lo: Box, hi: Box, k: Size, e: Term, de: Def
-    ) -> Sequence[Factor] | str | None:
-        first, last = index_range(compose(de.operands[1][0][0], e, de.n_free), lo, hi)
-        if at_least(first, k):
-            self.fire("guard-onehot")
-            return [(e, ONE)]
-        if at_least(k - 1, last):
-            self.fire("guard-onehot")
-            return "zero"
-        return None
-
-    def _two_onehots(
-        self, lo: Box, hi: Box, g: Term, dg: Def, f: Term, df: Def
-    ) -> Sequence[Factor] | str | None:
-        a = index_range(compose(dg.operands[1][0][0], g, dg.n_free), lo, hi)
-        b = index_range(compose(df.operands[1][0][0], f, df.n_free), lo, hi)
-        if at_least(a[0] - 1, b[1]) or at_least(b[0] - 1, a[1]):
-            self.fire("guard-onehot")
-            return "zero"
-        return None
-
-    def _guard_sum(
-        self, lo: Box, hi: Box, g: Term, dg: Def, base: Term, s: Term, ds: Def
-    ) -> Sequence[Factor] | str | None:
-        """A guard times a sum over the one-hot of the same tensor."""
-        for op in ds.operands:
-            e, exponent = op[0]
-            de = self.table.definition(e.atom)
-            if de is None or de.fn != "eq" or exponent != 1:
-                continue
-            position = compose(de.operands[1][0][0], e, de.n_free)
-            onehot_base = compose(de.operands[0][0][0], e, de.n_free)
-            walk = _bound_walk(position, onehot_base, ds.n_free)
-            if walk is None:
-                continue
-            outer = compose(onehot_base, s, ds.n_free, _spare(s, ds))
-            if outer._replace(ax=outer.ax[: len(s.ax)]) != base:
-                continue
-            if dg.fn == "ge":
-                return self._restrict(s, ds, walk, dg.attrs[0] - position.off[0])
-            return self._select(lo, hi, g, dg, s, ds, e, walk, position.off[0])
-        return None
-
-    def _restrict(self, s: Term, ds: Def, p: int, least: Size) -> Sequence[Factor] | str | None:
-        """Keep only indices >= least of bound variable ``p`` of a sum."""
-        label = ("sum", s.atom, p)
-        at = next((n for n, r in enumerate(s.restr) if r[0] == label), None)
-        a, b = (ds.lo[p], ds.hi[p]) if at is None else s.restr[at][1:]
-        self.fire("guard-of-sum")
-        if at_least(least, b):
-            return "zero"
-        low = smax(a, least)
-        if low == a:
-            return [(s, ONE)]
-        if not at_least(b, low + 1):
-            return None
-        if at is None:
-            s = s._replace(restr=((label, a, b), *s.restr))
-            at = 0
-        return [(with_interval(self.table, s, at, label, low, b), ONE)]
-
-    def _select(
-        self,
-        lo: Box,
-        hi: Box,
-        g: Term,
-        dg: Def,
-        s: Term,
-        ds: Def,
-        onehot: Term,
-        p: int,
-        shift: Size,
-    ) -> Sequence[Factor] | str | None:
-        """``E(t, u) * sum_v E(t, v) f(v) = E(t, u) * f(u)``."""
-        if len(ds.lo) != ds.n_free + 1:
-            return None
-        u = compose(dg.operands[1][0][0], g, dg.n_free)
-        first, last = index_range(u, lo, hi)
-        a, b = next(((x, y) for lab, x, y in s.restr if lab == ("sum", s.atom, p)), (ds.lo[p], ds.hi[p]))
-        if any(lab != ("sum", s.atom, p) for lab, _, _ in s.restr):
-            return None
-        if at_least(a - 1, last - shift) or at_least(first - shift, b):
-            self.fire("onehot-selects")
-            return "zero"
-        if not (at_least(first - shift, a) and at_least(b - 1, last - shift)):
-            return None
-        out: list[Factor] = [(g, ONE)]
-        for op in ds.operands:
-            t, e = op[0]
-            if t is onehot:
-                continue
-            picked = _substitute(t, s, ds.n_free, p, u, shift)
-            if picked is None:
-                return None
-            out.append((picked, e))
-        self.fire("onehot-selects")
-        return out
-
 
 # ------------------------------------------------------------------ helpers
 
@@ -544,7 +399,7 @@ def _open_product(d: Def, t: Term, e: Fraction) -> list[Factor]:
         u, k = op[0]
         own = tuple((label[3], a, b) for label, a, b in t.restr if label[2] == p)
         inner = compose(u, t, d.n_free)
-        out.append((inner._replace(restr=inner.restr + own), k * e))
+        out.append((inner._replace(restr=inner.restr + own), exponent(k) * e))
     return out
 
 
@@ -570,53 +425,6 @@ def _components(
     if free:
         out.append(([], free))
     return out, [j for j in bound if j not in seen]
-
-
-def index_range(position: Term, lo: Box, hi: Box) -> tuple[Size, Size]:
-    """Smallest and largest value of an iota term over a box."""
-    if position.atom != IOTA:
-        raise Unsupported("an index that is not a position")
-    first = last = position.off[0]
-    for j, w in enumerate(position.ax):
-        if w is not None:
-            a, b = w[1] * lo[j], w[1] * (hi[j] - 1)
-            if not at_least(w[1], 0):
-                a, b = b, a
-                if not at_least(0, w[1]):
-                    raise Unsupported("a position whose order is not known")
-            first, last = first + a, last + b
-    return first, last
-
-
-def _bound_walk(position: Term, base: Term, n_free: int) -> int | None:
-    """The bound variable that alone (stride 1) drives the one-hot position, if so."""
-    walks = [(v, w) for v, w in enumerate(position.ax) if w is not None]
-    if len(walks) != 1 or walks[0][0] < n_free or walks[0][1] != (0, 1):
-        return None
-    return None if any(w is not None for w in base.ax[n_free:]) else walks[0][0]
-
-
-def _spare(s: Term, ds: Def) -> list[int]:
-    n = len(s.ax)
-    return list(range(n, n + len(ds.lo) - ds.n_free))
-
-
-def _substitute(t: Term, s: Term, n_free: int, p: int, u: Term, shift: Size) -> Term | None:
-    """``t`` with bound variable ``p`` replaced by ``u - shift``, read through ``s``."""
-    walk = t.ax[p]
-    plain = compose(t._replace(ax=t.ax[:n_free]), s, n_free)
-    if walk is None:
-        return plain
-    q, k = walk
-    off = plain.off[:q] + (plain.off[q] + k * (u.off[0] - shift),) + plain.off[q + 1 :]
-    ax = list(plain.ax)
-    for x, w in enumerate(u.ax):
-        if w is None:
-            continue
-        if ax[x] is not None:
-            return None
-        ax[x] = (q, k * w[1])
-    return plain._replace(ax=tuple(ax), off=off)
 
 
 __all__ = ["Factor", "Products", "compose", "index_range", "innermost"]

@@ -14,6 +14,7 @@ meanings. If any check fails the layer is evaluated like everything else.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -89,9 +90,7 @@ class Replayer:
         """Evaluate a layer and record what it did. Sums from outside stay closed, so that what
         is found does not depend on how the layer's input came about."""
         ev = self.runner.ev
-        outside = {
-            t.atom for v in segment.outside for c in self.env[v].cells for t, _ in c.lin
-        }
+        outside = {t.atom for v in segment.outside for c in self.env[v].cells for t, _ in c.lin}
         self.table.closed = frozenset(outside)
         self.table.record = record = Recording()
         state = self._state()
@@ -220,9 +219,7 @@ class Segment:
         self.plain = False
         self.undefined: set[int] = set()
         inside = {v for n in nodes for v in n.outputs}
-        self.outside = list(
-            dict.fromkeys(v for n in nodes for v in n.inputs if v not in inside)
-        )
+        self.outside = list(dict.fromkeys(v for n in nodes for v in n.inputs if v not in inside))
 
     def same_shape(self, other: Segment) -> bool:
         """Whether two runs are equal but for the values they read from outside."""
@@ -273,7 +270,7 @@ def find_repeats(nodes: list[Node]) -> Repeats | None:
         where[s].append(k)
     gaps: Counter[int] = Counter()
     for places in where.values():
-        gaps.update(b - a for a, b in zip(places, places[1:], strict=False))
+        gaps.update(b - a for a, b in itertools.pairwise(places))
     best: Repeats | None = None
     for period, _ in gaps.most_common(6):
         found = _longest_run(sigs, period)

@@ -80,7 +80,7 @@ class Rows:
         if c != 1:
             unit = self.products.product_term(lo, hi, [])
             out.extend(self._plain(lo, hi, ((unit, c),)))
-        if len(factors) > 1 or factors and self._argument(factors[0][0], EXP) is not None:
+        if len(factors) > 1 or (factors and self._argument(factors[0][0], EXP) is not None):
             self.products.fire("log-of-product")
         return lincomb(self.table, out)
 

@@ -24,6 +24,7 @@ from shardproof.infer.spmd import NotUniform
 from shardproof.infer.terms import constant
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Graph, Node, Program, Value, is_float
+from shardproof.ir.sizes import Undecided
 from shardproof.ops import base as alg
 from shardproof.spec.problem import Problem
 
@@ -169,9 +170,7 @@ class Runner:
         assert op.define is not None
         b = Builder(Graph(node.op), alg.infer_types)
         b.source = node.source
-        ins = tuple(
-            b.input(f"x{k}", v.dtype, tuple(v.shape)) for k, v in enumerate(node.inputs)
-        )
+        ins = tuple(b.input(f"x{k}", v.dtype, tuple(v.shape)) for k, v in enumerate(node.inputs))
         outs = op.define(b, ins, node.attrs)
         env = Env(zip(ins, vals, strict=True))
         for inner in b.graph.nodes:
@@ -195,7 +194,7 @@ class Runner:
             if v is None:
                 raise blocks.Unsupported(f"{kind.kind} with the rank as an index")
             return [collect.run(kind.kind, v, node.attrs, node.outputs[0].type)]
-        except (blocks.Unsupported, blocks.Undecided) as e:
+        except (blocks.Unsupported, Undecided) as e:
             operands = [env[x] for x in node.inputs]
             out = self.ev.opaque(_key(node), operands, node.outputs[0].type, str(e))
             self._mark_rank_dependent(out)
@@ -263,7 +262,7 @@ class Runner:
             try:
                 attrs = [n.attrs for _, n in members]
                 result = self.collect.run(step.kind, vals, attrs, outs)
-            except (blocks.Unsupported, blocks.Undecided) as e:
+            except (blocks.Unsupported, Undecided) as e:
                 result = [
                     self.ev.opaque((_key(node0), k), vals, t, str(e)) for k, t in enumerate(outs)
                 ]

@@ -140,10 +140,9 @@ class Fold:
         rest = [{a: x for a, x in n.attrs.items() if a not in (peer, "group")} for n in nodes]
         if len(ends) != 1 or any(r != rest[0] for r in rest):
             raise NotUniform("messages between ranks that are not alike")
-        out[peer] = ends.pop()
-        out["group"] = tuple(sorted({self.mine, out[peer]}))
-        out["group_size"] = len(out["group"])
-        return out
+        end = ends.pop()
+        group = tuple(sorted({self.mine, end}))
+        return {**out, peer: end, "group": group, "group_size": len(group)}
 
     def group(self, col: Sequence[Any]) -> tuple[Any, ...]:
         """The mesh axes along which every rank's group runs, or the classes that it joins."""
@@ -159,7 +158,9 @@ class Fold:
                 return self._classes_of(col)
             col = inside
         varying = [
-            a for a in self.axes if any(self.coords[r][a] != self.coords[col[0][0]][a] for r in col[0])
+            a
+            for a in self.axes
+            if any(self.coords[r][a] != self.coords[col[0][0]][a] for r in col[0])
         ]
         for r, group in enumerate(col):
             mine = self.coords[r]
@@ -249,6 +250,11 @@ def _twins(first: Graph, other: Graph, differ: set[int]) -> dict[Value, Value]:
     twin: dict[Value, Value] = {}
     for v, w in zip(first.inputs, other.inputs, strict=True):
         _pair(v, w, twin)
+    _twin_nodes(first, other, twin, differ)
+    return twin
+
+
+def _twin_nodes(first: Graph, other: Graph, twin: dict[Value, Value], differ: set[int]) -> None:
     for k, m in enumerate(first.nodes):
         n = other.nodes[k]
         if m.op != n.op or len(m.inputs) != len(n.inputs) or len(m.outputs) != len(n.outputs):
@@ -262,7 +268,6 @@ def _twins(first: Graph, other: Graph, differ: set[int]) -> dict[Value, Value]:
             twin[w] = v
         if m.attrs != n.attrs:
             differ.add(k)
-    return twin
 
 
 def _accepts(node: Node, attrs: dict[str, Any]) -> None:

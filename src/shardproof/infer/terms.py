@@ -168,3 +168,10 @@ def compose(inner: Term, outer: Term, n_free: int, new_axes: Sequence[int] = ())
         for x, s2 in walk_of.get(v, ()):
             ax[x] = (q, s * s2)
     return Term(inner.atom, tuple(ax), tuple(off), inner.restr)
+
+
+def exponent(c: Coef) -> Fraction:
+    """The exponent of a factor of a product or of a sum of products, where it stands in the
+    place of a coefficient."""
+    assert isinstance(c, Fraction)
+    return c

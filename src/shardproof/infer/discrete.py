@@ -1,0 +1,166 @@
+"""Operators on integers and booleans: comparisons, logic, selection.
+
+Where the operands are functions of one integer tensor the result is worked out piece by piece
+(:mod:`shardproof.infer.integers`); else booleans are the numbers 0 and 1 and logic is arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from shardproof.infer import blocks, integers, views
+from shardproof.infer.blocks import Cell, Val
+from shardproof.infer.coef import ONE
+from shardproof.infer.integers import Index
+from shardproof.infer.terms import constant, lincomb
+from shardproof.ir.graph import TensorType, is_bool, is_integer
+from shardproof.ir.sizes import Size
+from shardproof.ops import base as alg
+
+if TYPE_CHECKING:
+    from shardproof.infer.evaluate import Evaluator
+
+
+class Discrete:
+    """Integer and boolean operators of one evaluator."""
+
+    def __init__(self, ev: Evaluator) -> None:
+        self.ev = ev
+
+    def from_index(self, index: Index) -> Val:
+        """The value of a piecewise-affine function of an integer tensor."""
+        cells = [
+            Cell(c.lo, c.hi, self.ev.guards.value(c.lo, c.hi, c.lin, index.pieces))
+            for c in index.base.cells
+        ]
+        v = blocks.normalise(index.base.dims, cells)
+        v.index = index
+        return v
+
+    def linear_index(self, a: alg.Linear, vals: list[Val], out: TensorType) -> Index | None:
+        if not discrete(out.dtype) and not all(v.index for v in vals):
+            return None
+        if any(c.denominator != 1 for c in a.coefs):
+            return None
+        const = integers.integral(a.constant)
+        if const is None:
+            return None
+        coefs = [int(c) for c in a.coefs]
+        if len(vals) == 1:
+            return integers.transform(
+                index_of(views.expand(vals[0], out.shape), vals[0]),
+                lambda u: (u[0] * coefs[0], u[1] * coefs[0] + const),
+            )
+        if len(vals) == 2:
+            return self.joint_index(
+                vals,
+                lambda u, w: (
+                    u[0] * coefs[0] + w[0] * coefs[1],
+                    u[1] * coefs[0] + w[1] * coefs[1] + const,
+                ),
+                out.shape,
+            )
+        return None
+
+    def joint_index(self, vals: list[Val], f: Any, shape: Sequence[Size]) -> Index | None:
+        """A function of two values of which both are functions of one integer tensor."""
+        if not all(v.index for v in vals) and not any(v.index for v in vals):
+            return None
+        x, y = (spread_index(v, shape) for v in vals)
+        return integers.combine(x, y, f)
+
+    def compare(self, a: alg.Compare, vals: list[Val], out: TensorType) -> Val:
+        if len(vals) == 1:
+            k = integers.integral(a.value) if not isinstance(a.value, float) else None
+            if k is not None and (vals[0].index or self.ev.types[0].dtype[0] in "iu"):
+                found = integers.compare(spread_index(vals[0], out.shape), a.kind, k)
+                if found is not None:
+                    return self.from_index(found)
+            return self._named_compare(a.kind, (a.value,), vals, out)
+        kind, operands = a.kind, vals
+        if kind in ("gt", "lt"):  # a > b is not (b >= a)
+            swapped = [operands[1], operands[0]] if kind == "gt" else operands
+            v = self._named_compare("ge", (), swapped, out)
+            return self.ev.linear([v], [-ONE], out.shape, ONE)
+        if kind == "le":
+            kind, operands = "ge", [operands[1], operands[0]]
+        if kind == "ne":
+            v = self._named_compare("eq", (), operands, out)
+            return self.ev.linear([v], [-ONE], out.shape, ONE)
+        return self._named_compare(kind, (), operands, out)
+
+    def _named_compare(
+        self, kind: str, attrs: tuple[Any, ...], vals: list[Val], out: TensorType
+    ) -> Val:
+        before = len(self.ev.table.atoms)
+        rule = alg.Pointwise(f"compare_{kind}", attrs, commutative=kind == "eq" and not attrs)
+        v = self.ev.pointwise(rule, vals, out)
+        for a in self.ev.table.atoms[before:]:
+            a.boolean = True
+        return v
+
+    def logic(self, a: alg.Logic, vals: list[Val], out: TensorType) -> Val:
+        if a.kind == "not":
+            index = vals[0].index and integers.transform(vals[0].index, integers.logic_not)
+            if index:
+                return self.from_index(index)
+            return self.ev.linear(vals, [-ONE], out.shape, ONE)
+        index = self.joint_index(vals, integers.LOGIC[a.kind], out.shape)
+        if index is not None:
+            return self.from_index(index)
+        both = self.ev.monomial(alg.Monomial((ONE, ONE)), vals, out)
+        if a.kind == "and":
+            return both
+        coef = -ONE if a.kind == "or" else Fraction(-2)
+        return self.ev.linear([*vals, both], [ONE, ONE, coef], out.shape)
+
+    def select(self, a: alg.Select, vals: list[Val], out: TensorType) -> Val:
+        if isinstance(a.other, float):
+            rule = alg.Pointwise("masked_fill", (a.other,))
+            return self.ev.pointwise(rule, vals, out)
+        if a.other is not None:
+            x, mask = vals
+            other = blocks.filled(out.shape, lambda n: constant(a.other, n))
+            vals = [mask, other, x]
+        if discrete(out.dtype):
+            index = self._select_index(vals, out, a.other)
+            if index is not None:
+                return self.from_index(index)
+        dims, boxes = self.ev.overlay(vals, out.shape)
+        cells = []
+        for lo, hi, (c, x, y) in boxes:
+            neg = lincomb(self.ev.table, [*((t, -k) for t, k in c), *constant(ONE, len(lo))])
+            pairs = self.ev.products.expand(lo, hi, [(c, ONE), (x, ONE)])
+            pairs += self.ev.products.expand(lo, hi, [(neg, ONE), (y, ONE)])
+            cells.append(Cell(lo, hi, lincomb(self.ev.table, pairs)))
+        return self.ev.folder.value(blocks.normalise(dims, cells))
+
+    def _select_index(self, vals: list[Val], out: TensorType, other: Any) -> Index | None:
+        if not vals[0].index:
+            return None
+        cond = spread_index(vals[0], out.shape)
+        k = integers.integral(other) if other is not None else None
+        if k is not None:
+            yes: Index = Index(cond.base, (integers.Piece(None, None, 0, k),))
+        else:
+            yes = spread_index(vals[1], out.shape)
+        return integers.select(cond, yes, spread_index(vals[2], out.shape))
+
+
+def index_of(spread: Val, original: Val) -> Index:
+    if original.index is not None:
+        index: Index = original.index
+        return index.map_base(lambda b: views.expand(b, spread.shape))
+    return integers.identity(spread)
+
+
+def spread_index(v: Val, shape: Sequence[Size]) -> Index:
+    """The integer view of a value broadcast to ``shape``."""
+    return index_of(views.expand(v, shape), v)
+
+
+def discrete(dtype: str) -> bool:
+    """Whether elements are integers or booleans (bf16 is neither)."""
+    return is_bool(dtype) or is_integer(dtype)
