@@ -59,8 +59,8 @@ def kinds(schedule: Schedule) -> list[str]:
     return [e.kind for e in schedule.errors]
 
 
-def well_formed(p: Program, schedule: Schedule) -> None:
-    """Every node exactly once, operands before uses, all members of a step at once."""
+def operands_first(p: Program, schedule: Schedule) -> list[Node]:
+    """No step, of a faulty program either, takes what no earlier step made; the nodes run."""
     known = {v for g in p.graphs for v in g.inputs}
     seen: list[Node] = []
     for step in schedule.steps:
@@ -69,7 +69,13 @@ def well_formed(p: Program, schedule: Schedule) -> None:
             assert all(v in known for v in n.inputs)
         known |= {v for n in nodes for v in n.outputs}
         seen += nodes
-    assert len(seen) == len(set(seen)) == sum(len(g.nodes) for g in p.graphs)
+    assert len(seen) == len(set(seen))
+    return seen
+
+
+def well_formed(p: Program, schedule: Schedule) -> None:
+    """Every node exactly once, operands before uses, all members of a step at once."""
+    assert len(operands_first(p, schedule)) == sum(len(g.nodes) for g in p.graphs)
 
 
 def ok(*ranks: list[Node]) -> list[CollectiveStep]:
@@ -198,8 +204,10 @@ def test_spmd_graph_needs_no_matching() -> None:
 
 def faulty(kind: str, *ranks: list[Node], names: str = "") -> Schedule:
     """Exactly one finding, of this kind, whose text contains ``names``."""
-    schedule = match(program(*ranks))
+    p = program(*ranks)
+    schedule = match(p)
     assert kinds(schedule) == [kind], [str(e) for e in schedule.errors]
+    operands_first(p, schedule)
     assert names in str(schedule.errors[0])
     for s in schedule.errors[0].sites:
         assert s.node is None or (s.origin.file == "train.py" and s.name)
@@ -210,6 +218,16 @@ def test_order_differs() -> None:
     g = (0, 1)
     found = faulty("order", [reduce(g), gather(g)], [gather(g), reduce(g)])
     assert found.errors[0].ranks == [0, 1]
+
+
+def test_what_depends_on_a_misfit_is_left_out() -> None:
+    g = (0, 1)
+    x, y = reduce(g), reduce(g, op="max")
+    uses = [local(x.output), local(y.output)]
+    apart = [local(value()), local(value())]
+    found = faulty("op", [x, uses[0], apart[0]], [y, uses[1], apart[1]])
+    assert {s.node for s in found.steps if isinstance(s, LocalStep)} == set(apart)
+    assert len(found.steps) == 2
 
 
 def test_kind_differs_without_a_swap() -> None:

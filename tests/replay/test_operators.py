@@ -6,7 +6,7 @@ import pytest
 from tests.ops.samples import SAMPLERS, calls
 
 from shardproof.ir.builder import Builder
-from shardproof.ir.graph import Graph, Mesh, Program
+from shardproof.ir.graph import AttrValue, Graph, Mesh, Program
 from shardproof.ops.base import Collective, infer_types, known
 from shardproof.replay.resize import Wish, resize
 from shardproof.replay.run import run_graph
@@ -18,7 +18,7 @@ LOCAL = sorted(name for name, op in known().items() if op.evaluate is not None)
 def test_every_operator_has_samples() -> None:
     assert set(LOCAL) <= set(SAMPLERS)
     for name in set(known()) - set(LOCAL) - {"opaque"}:
-        group = {"group": (0,), "group_size": 1}
+        group: dict[str, AttrValue] = {"group": (0,), "group_size": 1}
         assert isinstance(known()[name].algebra((), group)[0], Collective)
 
 
@@ -29,7 +29,7 @@ def test_operator_resizes(op: str) -> None:
         graph = Graph("one", rank=0)
         b = Builder(graph, infer_types)
         operands = [b.input(f"x{k}", t.dtype, t.shape) for k, t in enumerate(call.types)]
-        b.returns(*b.emit_all(op, *operands, **call.attrs))
+        b.returns(*b.emit_all(op, *operands, **call.attrs))  # type: ignore[arg-type]
         problem = Problem(op, graph, Program(Mesh(()), [graph]), [Graph("relation")], [])
         for wish in (Wish(), Wish(least=10**6, wide=10**6)):
             small = resize(problem, wish).problem.sequential

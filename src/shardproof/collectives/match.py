@@ -64,7 +64,7 @@ Step = Union[LocalStep, CollectiveStep]  # noqa: UP007 - alias
 @dataclass(slots=True)
 class Schedule:
     """Every node of every graph exactly once, operands before uses. Complete only if there are
-    no ``errors``; otherwise it stops where the ranks get stuck."""
+    no ``errors``; otherwise calls that did not fit, and all that depends on them, are left out."""
 
     steps: list[Step] = field(default_factory=list)
     errors: list[ProtocolError] = field(default_factory=list)
@@ -190,7 +190,20 @@ class _Matcher:
             errors += explain_stuck(self.arrivals(), set(self.graphs) - set(self.blocked))
             if not self.blocked:
                 errors += explain_leftovers(self.arrivals())
+        if errors:
+            self.out.steps = self.runnable()
         return self.out
+
+    def runnable(self) -> list[Step]:
+        """The steps whose operands are all computed by kept steps."""
+        known = {v for g in self.graphs.values() for v in g.inputs}
+        kept: list[Step] = []
+        for step in self.out.steps:
+            nodes = [step.node] if isinstance(step, LocalStep) else [n for _, n in step.members]
+            if all(v in known for n in nodes for v in n.inputs):
+                known |= {v for n in nodes for v in n.outputs}
+                kept.append(step)
+        return kept
 
     def advance(self, rank: int) -> bool:
         """Run ``rank`` until it stops; whether it moved at all."""
@@ -248,6 +261,7 @@ class _Matcher:
             if key not in self.bad_groups:
                 self.out.errors.append(self.as_order_error(key, members, error))
             self.bad_groups.add(key)
+            return
         kind = "send_recv" if p2p else members[0][1].op
         group = tuple(r for r, _ in members) if p2p else group_of(members[0][1])
         self.out.steps.append(CollectiveStep(kind, members, group))
@@ -267,7 +281,10 @@ class _Matcher:
     def comes_later(self, rank: int, key: GroupKey, wanted: Node) -> bool:
         graph = self.graphs[rank]
         return any(
-            self.communicates(n) and n not in self.skip and _key(rank, n) == key and alike(n, wanted)
+            self.communicates(n)
+            and n not in self.skip
+            and _key(rank, n) == key
+            and alike(n, wanted)
             for n in graph.nodes[self.pc[rank] :]
         )
 
