@@ -53,11 +53,11 @@ class Products:
     ) -> list[tuple[Term, Coef]]:
         """All products of one term an operand, each contracted over the ``bound`` axes."""
         combos: list[tuple[Coef, list[Factor]]] = [(ONE, [])]
-        for lin, exponent in self._opened(operands, lo, hi):
-            if exponent == 1:
+        for lin, power in self._opened(operands, lo, hi):
+            if power == 1:
                 choices = [(c, [(t, ONE)]) for t, c in lin]
             else:
-                choices = [self._powered(lo, hi, lin, exponent)]
+                choices = [self._powered(lo, hi, lin, power)]
             combos = [(a * b, f + g) for a, f in combos for b, g in choices]
             if len(combos) > MAX_TERMS:
                 raise Unsupported("a product of sums with too many terms")
