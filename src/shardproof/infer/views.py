@@ -90,6 +90,8 @@ def slice_dim(v: Val, d: int, a: Size, b: Size) -> Val:
         return Val(v.dims, v.cells)
     if a == b:
         return Val(plain_dims((*v.shape[:d], 0, *v.shape[d + 1 :])), ())
+    if not v.dims[d]:
+        raise Unsupported("a part of one element that may be none")
     f = 0
     while True:
         fs = v.dims[d]
