@@ -25,6 +25,7 @@ from shardproof.spec.problem import Problem
 
 Progress = Callable[[str], None]
 TOLERANCE = 1e-9
+REALS = "equality is over the real numbers: rounding, overflow, infinities and NaNs are left out"
 inf_error = float("inf")
 
 
@@ -83,7 +84,8 @@ def _verdict(problem: Problem, inf: Inference) -> Verdict:
     v = Verdict(problem.name, "refines" if inf.holds else "unproved")
     v.outputs = _relations(problem, inf)
     v.inputs = [a.text for a in problem.assumptions if a.kind == "relation"]
-    v.assumptions = [(a.kind, a.text) for a in problem.assumptions if a.kind != "relation"]
+    v.assumptions = [("arithmetic", REALS)]
+    v.assumptions += [(a.kind, a.text) for a in problem.assumptions if a.kind != "relation"]
     v.assumptions += [("range", t) for t in inf.evaluator.lookups.assumed]
     v.assumptions += [("defined", t) for t in inf.evaluator.products.assumed]
     v.conditions = condition_lines(problem)

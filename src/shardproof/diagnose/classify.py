@@ -125,7 +125,10 @@ class Classifier:
         name = self.inf.evaluator.table.atoms[t.atom].name
         reduced = site.node is not None and "group" in site.node.attrs
         code = "SP111" if reduced or _whole(ratio) else "SP112"
-        message = f"%{site.value.name} is {_times(ratio)} the sequential {name}"
+        message = (
+            f"%{site.value.name} is {_off_by(ratio)}: it holds {format_coef(k)}*{name}, "
+            f"where the sequential program has {format_coef(right)}*{name}"
+        )
         if reduced and _whole(ratio):
             message += ": every rank already held the complete value, and the reduction added it up"
         expected = f"{format_coef(right)}*{name}"
@@ -205,7 +208,7 @@ class Classifier:
         if a == b and ratio is not None and ratio != 1:
             code = "SP111" if _whole(ratio) else "SP112"
             return Cause(
-                code, f"%{place[1].name} is {_times(ratio)} the declared value", place,
+                code, f"%{place[1].name} is {_off_by(ratio)}", place,
                 expected=want,
             )  # fmt: skip
         if a == b:
@@ -237,7 +240,10 @@ def _whole(ratio: Coef) -> bool:
     return isinstance(ratio, Fraction) and ratio.denominator == 1 and ratio > 1
 
 
-def _times(ratio: Coef) -> str:
-    if ratio == 2:
-        return "twice"
-    return f"{format_coef(ratio)} times"
+def _off_by(ratio: Coef) -> str:
+    """``twice too large``, ``4 times too small``, ``off by the factor -1/3``."""
+    if isinstance(ratio, Fraction) and ratio > 0:
+        size = ratio if ratio > 1 else 1 / ratio
+        times = "twice" if size == 2 else f"{format_coef(size)} times"
+        return f"{times} too {'large' if ratio > 1 else 'small'}"
+    return f"off by the factor {format_coef(ratio)}"

@@ -41,12 +41,39 @@ class Facts:
         self.table = inf.evaluator.table
         self.factors: dict[int, set[Coef]] = {}
         self._sums: set[frozenset[int]] = set()
+        self._repeats: set[int] = set()
+        self._extent: dict[int, list[Size]] = {}
         for v in inf.sequential.values():
             for c in v.cells:
                 for t, k in c.lin:
                     self.factors.setdefault(t.atom, set()).add(k)
+                    self._widen(c, t)
                 if len(c.lin) > 1:
                     self._sums.add(frozenset(t.atom for t, _ in c.lin))
+            self._repeats.update(repeated(v))
+
+    def _widen(self, c: Cell, t: Term) -> None:
+        """Remember how far a named value reaches along each of its axes."""
+        ends = [high for _, high in spans(c, t)]
+        known = self._extent.setdefault(t.atom, ends)
+        for q, end in enumerate(ends):
+            if at_least(end, known[q]):
+                known[q] = end
+
+    def is_part(self, v: Val) -> bool:
+        """Whether a value holds only a part of some named value, along some axis."""
+        reach: dict[int, list[set[Size]]] = {}
+        for c in v.cells:
+            for t, _ in c.lin:
+                if t.atom in self._extent:
+                    seen = reach.setdefault(t.atom, [set() for _ in t.off])
+                    for q, (low, high) in enumerate(spans(c, t)):
+                        seen[q] |= {("low", low), ("high", high)}  # type: ignore[arg-type]
+        return any(
+            ("low", 0) not in seen or ("high", self._extent[atom][q]) not in seen
+            for atom, axes in reach.items()
+            for q, seen in enumerate(axes)
+        )
 
     def oddity(self, v: Val) -> Oddity | None:
         """The most telling oddity of a value, or None."""
@@ -59,7 +86,9 @@ class Facts:
         for c in v.cells:
             if len(c.lin) > 1 and frozenset(t.atom for t, _ in c.lin) not in self._sums:
                 return Oddity(SUM, c.lin)
-        return Oddity(ORDER, tuple(_terms(v))) if out_of_order(v.cells) else None
+        if out_of_order(v.cells) or repeated(v) - self._repeats:
+            return Oddity(ORDER, tuple(_terms(v)))
+        return None
 
     def _other_factor(self, t: Term, k: Coef) -> bool:
         known = self.factors.get(t.atom)
@@ -107,6 +136,35 @@ def is_partial(t: Term) -> bool:
 def is_local_extremum(t: Term) -> bool:
     """Whether a term is a maximum or minimum over a part of an axis."""
     return any(innermost(label)[0] in EXTREMA for label, _, _ in t.restr)
+
+
+def spans(c: Cell, t: Term) -> list[tuple[Size, Size]]:
+    """The index range that a term reads along each axis of its value."""
+    out = []
+    for q, first in enumerate(t.off):
+        low, high = first, first
+        for j, w in enumerate(t.ax):
+            if w is not None and w[0] == q:
+                low, high = low + w[1] * c.lo[j], high + w[1] * (c.hi[j] - 1)
+        out.append((low, high + 1))
+    return out
+
+
+def repeated(v: Val) -> set[int]:
+    """Named values of which a value holds one piece several times along a dim."""
+    out: set[int] = set()
+    axis = 0
+    for factors in v.dims:
+        mine = range(axis, axis + len(factors))
+        axis += len(factors)
+        if len(factors) < 2:
+            continue
+        for c in v.cells:
+            for t, _ in c.lin:
+                walks = [t.ax[j] is not None for j in mine]
+                if any(walks) and not all(walks):
+                    out.add(t.atom)
+    return out
 
 
 def out_of_order(cells: tuple[Cell, ...]) -> bool:

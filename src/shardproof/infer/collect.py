@@ -7,7 +7,7 @@ on one value that mentions rank symbols: a sum over ranks joins the intervals
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -215,6 +215,8 @@ class CollectSpmd:
     def _extremum(self, op: str, v: Val, sym: Symbol, n: Size) -> Val:
         cells = []
         for c in v.cells:
+            for _, k in c.lin:
+                _no_rank_coef(k, sym)
             if any(sym in symbols(o) for t, _ in c.lin for o in t.off):
                 raise Unsupported("a maximum over slices that depend on the rank")
             if not _mentions(c, sym):
@@ -289,7 +291,7 @@ class CollectSpmd:
                         off=tuple(map(at, t.off)),
                         restr=tuple((label, at(lo), at(hi)) for label, lo, hi in t.restr),
                     ),
-                    k,
+                    _free_of(k, values),
                 )
                 for t, k in c.lin
             )
@@ -299,6 +301,12 @@ class CollectSpmd:
 
 def _mentions(c: Cell, sym: Symbol) -> bool:
     return any(sym in symbols(x) for t, _ in c.lin for _, lo, hi in t.restr for x in (lo, hi))
+
+
+def _free_of(k: Coef, values: Iterable[Symbol]) -> Coef:
+    for sym in values:
+        _no_rank_coef(k, sym)
+    return k
 
 
 def _no_rank_coef(k: Coef, sym: Symbol) -> Coef:

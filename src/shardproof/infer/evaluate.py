@@ -50,6 +50,7 @@ class Evaluator:
         self.opaque_values: dict[Any, int] = {}
         self.layers: dict[int, dict[int, int]] = {}
         self.copied_layers = 0
+        self.opaque_calls = 0
         self.types: Sequence[TensorType] = ()
         self._rules: dict[type, Callable[..., Val]] = {
             alg.Identity: lambda a, v, t: v[0],
@@ -100,6 +101,7 @@ class Evaluator:
 
     def opaque(self, algebra: Any, operands: Sequence[Val], out: TensorType, reason: str) -> Val:
         """A value known only to be a function of the operands."""
+        self.opaque_calls += 1
         key = (algebra, out.shape, tuple(v.key() for v in operands))
         atom = self.opaque_values.get(key)
         if atom is None:

@@ -110,7 +110,7 @@ class Replayer:
             len(ev.lookups.assumed),
             dict(ev.guards.ranges),
             len(ev.products.assumed),
-            len(ev.opaque_values),
+            ev.opaque_calls,
             dict(self.runner.unknown),
         )
 
@@ -148,20 +148,21 @@ class Replayer:
         return moved if len(set(moved.values())) == len(moved) else None
 
     def _alike(self, moved: dict[int, int], record: Recording) -> bool:
-        """Whether an outside atom whose definition was looked at looks the same under its new
-        name. Sums are closed here, so of those only the kind was seen."""
-        for a in record.observed:
-            b = moved.get(a, a)
+        """Whether outside atoms are to an evaluation what they are under their new names: the same
+        flags, no known range or value, and the same kind of definition where that was looked at
+        (sums are closed here, so of those only the kind was seen)."""
+        known = {*self.runner.ev.guards.ranges, *self.table.complete}
+        if any(a in known for a, _ in record.made):
+            return False
+        for a, b in moved.items():
             if a == b:
                 continue
             x, y = self.table.atoms[a], self.table.atoms[b]
             if (x.guard, x.boolean, x.rank_symbols) != (y.guard, y.boolean, y.rank_symbols):
                 return False
-            dx, dy = x.definition, y.definition
-            if dx is None or dy is None:
-                if dx is not dy:
-                    return False
-            elif dx.fn != dy.fn or dx.fn in OPENED or a in self.runner.ev.guards.ranges:
+            if a in known or b in known:
+                return False
+            if a in record.observed and not _same_look(x.definition, y.definition):
                 return False
         return True
 
@@ -208,6 +209,12 @@ class Replayer:
         return self.table.has_spelling(
             renaming.key(key), renaming.atoms.get(atom, atom), renaming.definition(d)
         )
+
+
+def _same_look(a: Def | None, b: Def | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a.fn == b.fn and a.fn not in OPENED
 
 
 class Segment:
