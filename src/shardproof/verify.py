@@ -117,13 +117,12 @@ def _relations(problem: Problem, inf: Inference) -> list[OutputRelation]:
 # ---------------------------------------------------------------- replay
 
 
-def _search(
-    problem: Problem,
-    fixed: dict[str, float] | None,
-    accept: Callable[[Problem], bool] | None = None,
-) -> Search:
+def _search(problem: Problem, fixed: dict[str, float] | None) -> Search:
+    """A counterexample on an instance that gets the verdict of the original."""
     try:
-        return search(problem, fixed_inputs=fixed, accept=accept)
+        return search(
+            problem, fixed_inputs=fixed, accept=lambda small: not infer(small, fixed=fixed).holds
+        )
     except NotReplayable as e:
         out = Search()
         out.notes.append(f"not replayed: {e}")
