@@ -166,6 +166,10 @@ def pin_cell(cell: Cell) -> Cell:
 def _drop_ones(dims: Dims, cells: tuple[Cell, ...]) -> tuple[Dims, tuple[Cell, ...]]:
     ext = flat(dims)
     keep = [j for j, f in enumerate(ext) if f != 1]
+    for j, f in enumerate(ext):
+        if f == 1 and any(c.lo[j] != 0 or c.hi[j] != 1 for c in cells):
+            # Two cells of which one is empty, depending on a symbol: a box cannot say which.
+            raise Unsupported("a single element whose piece depends on a symbol")
 
     def cut(x: Box) -> Box:
         return tuple(x[j] for j in keep)
