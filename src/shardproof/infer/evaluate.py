@@ -202,6 +202,10 @@ class Evaluator:
                 carried.extend((p, r) for r in t.restr)
                 lin = ((t._replace(restr=()), c),)
             bare.append(lin)
+        for j in inst.whole:
+            if all(t.ax[j] is None for lin in bare for t, _ in lin):
+                # Its length would be lost: a scan of a constant is no constant.
+                raise Unsupported("a whole axis is constant")
         if inst.commutative:
             bare.sort(key=lambda lin: [(t.atom, str(c), str(t.restr)) for t, c in lin])
         named = self.products.name(
