@@ -105,5 +105,7 @@ def set_sync_every(wrapper: Any, steps: int) -> None:
         return
     if steps % len(fragments):
         raise InvalidInput(f"sync_every must be a multiple of {len(fragments)} fragments")
+    if getattr(wrapper, "_fragment_sync_delay", 0) >= steps // len(fragments):
+        raise InvalidInput(f"sync_every {steps} is too short for the fragments' delay")
     # As in its constructor: the object counts steps per fragment.
     wrapper._sync_every = steps // len(fragments)

@@ -44,13 +44,18 @@ class Member:
 
 @dataclass
 class Attempt:
-    """One try to close a barrier."""
+    """One try to close a barrier.
+
+    group: names the process group. It is that of the previous attempt, whose connections then still
+    stand, if that one was committed with the same workers; otherwise a new one.
+    """
 
     number: int
     ranks: dict[int, int]
     source: int | None
     parts: list[dict[str, Any]]
     deadline: float
+    group: int = 0
     joiners: int = 0
     votes: set[int] = field(default_factory=set)
     outcome: str | None = None
@@ -201,9 +206,13 @@ class Coordinator:
         workers = sorted(m.worker for m in ready)
         steps = [len(self.members[w].tickets) for w in workers]
         shares = weights_of(steps, self.config.weighting)
+        ranks = {w: r for r, w in enumerate(workers)}
+        last = self.attempt
+        again = last is not None and last.outcome == "commit" and last.ranks == ranks
         self.attempt = Attempt(
             number=self.attempts,
-            ranks={w: r for r, w in enumerate(workers)},
+            ranks=ranks,
+            group=last.group if again and last is not None else self.attempts,
             source=min((m.worker for m in current), default=None),
             parts=[
                 {"worker": w, "tickets": list(self.members[w].tickets), "weight": share}

@@ -36,6 +36,8 @@ class _LocalWorker:
         host = job.address[0]
         self.store = join_store(host, hello["store"], job.config.faults.collective)
         self.pacer = Pacer(job.pace, self.worker)
+        self.group: BarrierGroup | None = None
+        self.group_key = ""
         self.state: State | None = None
         self.local: tuple[Tensors, Tensors] | None = None
         self.iterations = 0
@@ -98,33 +100,42 @@ class _LocalWorker:
         points, superstep = self.job.points, self.recorder.superstep
         try:
             points.reach("before-group", superstep)
-            with self._group(attempt) as group:
-                start = self._agree(attempt, group)
-                if attempt["total"] == 0:
-                    return start
-                params, inner = self.local or (start.params, start.inner)
-                points.reach("before-reduce", superstep)
+            group = self._group_of(attempt)
+            start = self._agree(attempt, group)
+            if attempt["total"] == 0:
+                return start
+            params, inner = self.local or (start.params, start.inner)
+            points.reach("before-reduce", superstep)
 
-                def all_reduce(tensor: Tensor) -> Tensor:
-                    return group.sum(tensor, lambda: points.reach("in-reduce", superstep))
+            def all_reduce(tensor: Tensor) -> Tensor:
+                return group.sum(tensor, lambda: points.reach("in-reduce", superstep))
 
-                return merge_local(
-                    start, params, inner, attempt["weight"], self.job.outer, all_reduce
-                )
+            return merge_local(start, params, inner, attempt["weight"], self.job.outer, all_reduce)
         except RuntimeError as error:
             # Whatever torch.distributed raises when a peer dies or times out; the vote decides.
             _log.info("barrier attempt %s failed: %s", attempt["number"], error)
+            self._drop_group()
             return None
 
-    def _group(self, attempt: Message) -> BarrierGroup:
-        return BarrierGroup(
+    def _drop_group(self) -> None:
+        if self.group is not None:
+            self.group.close()
+        self.group, self.group_key = None, ""
+
+    def _group_of(self, attempt: Message) -> BarrierGroup:
+        if self.group is not None and self.group_key == attempt["group"]:
+            return self.group
+        self._drop_group()
+        self.group_key = attempt["group"]
+        self.group = BarrierGroup(
             self.store,
-            attempt["key"],
+            attempt["group"],
             attempt["rank"],
             attempt["world"],
             self.job.config.faults.collective,
             cuda=self.job.params[0].is_cuda,
         )
+        return self.group
 
     def _agree(self, attempt: Message, group: BarrierGroup) -> State:
         """The state at the start of the superstep, sent to those who have just joined."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,16 +25,21 @@ _PRELOAD = ["torch", "torch.distributed", "torch.distributed.checkpoint", serve.
 
 
 def run_on_this_machine(
-    config: TrainConfig, make: Callable[[TrainConfig], Job], *, timeout: float = 600.0
+    config: TrainConfig,
+    make: Callable[[TrainConfig], Job],
+    *,
+    timeout: float = 600.0,
+    preload: Sequence[str] = (),
 ) -> TrainConfig:
     """Run ``config.workers`` workers and a server to the end; returns the configuration used.
 
     make: builds the job in each worker process; it is pickled, so it must live in a module (or be a
-    ``functools.partial`` of such a function). timeout: seconds. Raises ElasticError if any process
-    fails or the time is up.
+    ``functools.partial`` of such a function). timeout: seconds. preload: further modules to import
+    once for all workers, effective at the first call in a process. Raises ElasticError if any
+    process fails or the time is up.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOAD)
+    context.set_forkserver_preload([*_PRELOAD, *preload])
     config = replace(config, port=config.port or free_port(config.host))
     workdir = Path(config.workdir)
     workdir.mkdir(parents=True, exist_ok=True)

@@ -155,7 +155,8 @@ class Session:
         weight = next(p["weight"] for p in attempt.parts if p["worker"] == self._member.worker)
         return {
             "number": attempt.number,
-            "key": f"{os.getpid()}.attempt.{attempt.number}",
+            "key": f"{os.getpid()}.{attempt.number}",
+            "group": f"{os.getpid()}.group.{attempt.group}",
             "rank": ranks[self._member.worker],
             "world": len(ranks),
             "source": 0 if attempt.source is None else ranks[attempt.source],

@@ -50,15 +50,16 @@ class Pair:
 
 
 class BarrierGroup:
-    """The process group of one barrier attempt: nccl if the tensors are on CUDA devices, else gloo.
+    """The process group of barriers: nccl if the tensors are on CUDA devices, else gloo.
 
-    Made anew for each attempt, because after a failure a group is unusable and its members may
-    disagree on what happened. The default process group of torch.distributed would not do: names
-    of groups come from a counter in each process, which a failed initialisation leaves advanced in
-    some processes and not in others, and from then on they never find each other again.
+    Kept while barriers succeed with the same members, made anew after a failure, when a group is
+    unusable and its members may disagree on what happened. The default process group of
+    torch.distributed would not do: names of groups come from a counter in each process, which a
+    failed initialisation leaves advanced in some processes and not in others, and from then on they
+    never find each other again.
 
-    Use as a context manager; leaving it drops the connections, which wakes up peers that still wait
-    in a collective. Operations raise RuntimeError when a peer is gone or the timeout passes.
+    Closing drops the connections, which wakes up peers that still wait in a collective. Operations
+    raise RuntimeError when a peer is gone or the timeout passes.
     """
 
     def __init__(
@@ -72,10 +73,8 @@ class BarrierGroup:
         else:
             self._group = _dist.ProcessGroupGloo(prefixed, rank, world, timeout)
 
-    def __enter__(self) -> BarrierGroup:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Drop the connections."""
         self._group = None
 
     def broadcast(self, source: int, tensor: Tensor) -> Tensor:
