@@ -12,7 +12,6 @@ from shardproof.diagnose.facts import (
     SUM,
     Facts,
     is_local_extremum,
-    out_of_order,
 )
 from shardproof.diagnose.near import Near, nearest
 from shardproof.diagnose.trace import Place, Site, Tracer
@@ -144,7 +143,7 @@ class Classifier:
             )
         for p in site.operands:
             v = self.tracer.meaning(p)
-            if v is not None and out_of_order(v.cells):
+            if v is not None and self.facts.misordered(v):
                 return Cause(
                     "SP115",
                     f"the pieces of %{p[1].name} stand in another order than in the sequential "

@@ -62,13 +62,13 @@ class Facts:
 
     def is_part(self, v: Val) -> bool:
         """Whether a value holds only a part of some named value, along some axis."""
-        reach: dict[int, list[set[Size]]] = {}
+        reach: dict[int, list[set[tuple[str, Size]]]] = {}
         for c in v.cells:
             for t, _ in c.lin:
                 if t.atom in self._extent:
                     seen = reach.setdefault(t.atom, [set() for _ in t.off])
                     for q, (low, high) in enumerate(spans(c, t)):
-                        seen[q] |= {("low", low), ("high", high)}  # type: ignore[arg-type]
+                        seen[q] |= {("low", low), ("high", high)}
         return any(
             ("low", 0) not in seen or ("high", self._extent[atom][q]) not in seen
             for atom, axes in reach.items()
@@ -86,9 +86,20 @@ class Facts:
         for c in v.cells:
             if len(c.lin) > 1 and frozenset(t.atom for t, _ in c.lin) not in self._sums:
                 return Oddity(SUM, c.lin)
-        if out_of_order(v.cells) or repeated(v) - self._repeats:
-            return Oddity(ORDER, tuple(_terms(v)))
-        return None
+        return Oddity(ORDER, tuple(_terms(v))) if self.misordered(v) else None
+
+    def misordered(self, v: Val) -> bool:
+        """Whether pieces stand in another order, or one stands where another belongs."""
+        return out_of_order(v.cells) or bool(repeated(v) - self._repeats)
+
+    def ratios(self, v: Val) -> dict[int, Coef]:
+        """For each named value in ``v``: its factor relative to the sequential one's."""
+        out = {}
+        for t, k in _terms(v):
+            known = self.factors.get(t.atom)
+            if known and t.atom not in (UNIT, IOTA):
+                out[t.atom] = k / next(iter(known))
+        return out
 
     def _other_factor(self, t: Term, k: Coef) -> bool:
         known = self.factors.get(t.atom)

@@ -8,7 +8,9 @@ from shardproof.diagnose.classify import Cause, Classifier
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.facts import Facts
 from shardproof.diagnose.near import site_node
+from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
+from shardproof.diagnose.ways import Ways, node_name
 from shardproof.infer.describe import describe
 from shardproof.infer.run import Inference, Judged
 from shardproof.ir.graph import Node, Origin, Value
@@ -32,6 +34,7 @@ class Findings:
         self.facts = Facts(inf)
         self.tracer = Tracer(inf, self.facts)
         self.classifier = Classifier(inf, self.facts, self.tracer)
+        self.ways = Ways(self.facts, self.tracer)
 
     def all(self) -> list[Finding]:
         """Protocol findings if there are any (nothing after them is meaningful), else one
@@ -54,13 +57,14 @@ class Findings:
             self._merge(merged, ("missing", j.obligation.dist_output), 10**9, finding, j)
             return
         place = (j.graph, value)
-        sites = self.tracer.sites(place)
+        wrong = suspects(self.inf.evaluator.table, j.found, j.expected)
+        sites = self.tracer.sites(place, wrong)
         if self.facts.oddity(j.found) is None or not sites:
             self._add_output(j, place, merged)
             return
         site = sites[0]
         cause = self.classifier.classify(site)
-        key = (cause.code, _node_name(site.node, site.value))
+        key = (cause.code, node_name(site.node, site.value))
         self._merge(merged, key, site.order, self._dress(site, cause), j)
 
     def _add_output(
@@ -149,11 +153,11 @@ class Findings:
 
     def _collective(self, site: Site, cause: Cause) -> str:
         if site.node is not None and "group" in site.node.attrs:
-            return f"{site.node.op} {_node_name(site.node, site.value)}"
+            return f"{site.node.op} {node_name(site.node, site.value)}"
         for place in self._way(site, cause):
             node = self.tracer.node(place)
             if node is not None and "group" in node.attrs:
-                return f"{node.op} {_node_name(node, place[1])}"
+                return f"{node.op} {node_name(node, place[1])}"
         return ""
 
     def _way(self, site: Site, cause: Cause) -> list[Place]:
@@ -161,23 +165,21 @@ class Findings:
 
     def _where_from(self, site: Site, cause: Cause) -> list[str]:
         """Where the wrong operand got its meaning."""
-        notes = []
         starts = [cause.wrong] if cause.wrong is not None else site.operands
-        for start in starts[:4]:
-            way = self.tracer.carriers(start)
-            first = way[-1]
-            node = self.tracer.node(first)
-            if node is None:
-                continue
-            meaning = self.tracer.meaning(first)
-            if first == (site.rank, site.value) or meaning is None:
-                continue
-            notes.append(
-                f"%{start[1].name} has its meaning from {_node_name(node, first[1])} "
-                f"({_where(node.origin)}) on rank {first[0]}: "
-                f"{describe(self.inf.evaluator, meaning)}"
-            )
-        return notes
+        notes = [n for start in starts[:4] if (n := self._origin(site, start))]
+        return notes + self.ways.notes(site, cause)
+
+    def _origin(self, site: Site, start: Place) -> str:
+        """The operator that made a value what it is; others only passed it on."""
+        first = self.tracer.carriers(start)[-1]
+        node, meaning = self.tracer.node(first), self.tracer.meaning(first)
+        if node is None or meaning is None or first == (site.rank, site.value):
+            return ""
+        return (
+            f"%{start[1].name} has its meaning from %{node_name(node, first[1])} "
+            f"({_where(node.origin)}) on rank {first[0]}: "
+            f"{describe(self.inf.evaluator, meaning)}"
+        )
 
     def _sequential_span(self, place: Place) -> Span | None:
         v = self.tracer.meaning(place)
@@ -196,15 +198,7 @@ def span(graph: str, node: Node | None, value: Value | None, label: str = "") ->
     if node is None:
         return Span(graph, value.name, "input", label=label) if value is not None else None
     o = node.origin
-    return Span(graph, _node_name(node, value), node.op, o.file, o.line, o.function, o.code, label)
-
-
-def _node_name(node: Node | None, value: Value | None) -> str:
-    if node is not None and node.source:
-        return node.source
-    if value is not None:
-        return value.name
-    return node.outputs[0].name if node is not None and node.outputs else ""
+    return Span(graph, node_name(node, value), node.op, o.file, o.line, o.function, o.code, label)
 
 
 def _where(origin: Origin) -> str:

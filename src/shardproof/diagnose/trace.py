@@ -7,11 +7,13 @@ odd, and what it does to real values shows in those.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shardproof.collectives.match import CollectiveStep
-from shardproof.diagnose.facts import Facts, Oddity, is_partial, out_of_order
-from shardproof.infer.blocks import Val
+from shardproof.diagnose.facts import FACTOR, Facts, Oddity, is_partial, out_of_order
+from shardproof.diagnose.suspects import Suspects
+from shardproof.infer.blocks import Term, Val
 from shardproof.infer.run import Inference
 from shardproof.ir.graph import Node, Value, is_float
 
@@ -71,8 +73,9 @@ class Tracer:
         made = self._made.get(place)
         return made[2] if made else []
 
-    def sites(self, start: Place) -> list[Site]:
-        """Where causes enter on the way to ``start``, in execution order."""
+    def sites(self, start: Place, wrong: Suspects) -> list[Site]:
+        """Where causes enter on the way to ``start``, of which ``wrong`` is wrong, in execution
+        order."""
         out: list[Site] = []
         seen: set[Place] = set()
         todo = [start]
@@ -81,13 +84,37 @@ class Tracer:
             if place in seen:
                 continue
             seen.add(place)
-            odd = [p for p in self.operands(place) if self._odd(p)]
+            odd = [p for p in self._blamed(place, wrong) if self._odd(p)]
+            odd = [p for p in odd if self._inherited(p, place)]
             odd = [p for p in odd if is_float(p[1].dtype)] or odd[:1]
             if odd and not self._hides(place, odd):
                 todo.extend(odd)
             else:
                 out.append(self.site(place))
         return sorted(out, key=lambda s: s.order)
+
+    def _blamed(self, place: Place, wrong: Suspects) -> list[Place]:
+        """The operands that can have brought what is wrong with a value: those that hold a term
+        at fault, or all where the operator made that term itself."""
+        operands = self.operands(place)
+        meanings = [(p, self.meaning(p)) for p in operands]
+        held = {t.atom for _, v in meanings if v is not None for t in _terms(v)}
+        mine = self.meaning(place)
+        if mine is not None and any(t.atom in wrong.foreign - held for t in _terms(mine)):
+            return operands
+        return [p for p, v in meanings if v is not None and wrong.has(v)] or operands
+
+    def _inherited(self, operand: Place, place: Place) -> bool:
+        """Whether a wrong factor of a value is that of the operand. A factor that changes on the
+        way was put right, or wrong, by the operator in between."""
+        u, v = self.meaning(operand), self.meaning(place)
+        assert u is not None and v is not None
+        odd = self.facts.oddity(u)
+        if odd is None or odd.kind != FACTOR:
+            return True
+        mine, given = self.facts.ratios(v), self.facts.ratios(u)
+        common = mine.keys() & given.keys()
+        return not common or any(mine[a] == given[a] for a in common)
 
     def _hides(self, place: Place, odd: list[Place]) -> bool:
         """Whether every odd operand is an integer while the value is real: then the operator
@@ -140,3 +167,7 @@ class Tracer:
         part_u = any(is_partial(t) for c in u.cells for t, _ in c.lin)
         part_v = any(is_partial(t) for c in v.cells for t, _ in c.lin)
         return part_u == part_v or not part_v or out_of_order(u.cells)
+
+
+def _terms(v: Val) -> Iterable[Term]:
+    return (t for c in v.cells for t, _ in c.lin)

@@ -1,0 +1,169 @@
+"""Where on the way to a cause things were decided: which part of a tensor an operand is, which
+factor it has, which integers bound it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardproof.diagnose.classify import Cause
+from shardproof.diagnose.facts import Facts
+from shardproof.diagnose.trace import Place, Site, Tracer
+from shardproof.infer.coef import Coef, format_coef
+from shardproof.ir.graph import Node, Value, is_float
+
+MAX_STEPS = 6
+MAX_VISITED = 400
+# Codes of causes in which the parts that meet do not belong together, and in which a factor is
+# wrong.
+MISPLACED = ("SP113", "SP114", "SP115", "SP117")
+FACTORS = ("SP111", "SP112")
+PLACING = ("slice", "concat", "all_gather", "reduce_scatter", "all_to_all")
+# Integer operators with a constant, and how it is written.
+BOUNDS = {"compare": "value", "shift": "by", "iota": "start", "scale": "by"}
+SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A node on the way that changed the factor of the value by ``by``."""
+
+    place: Place
+    node: Node
+    by: Coef
+
+
+class Ways:
+    """What to say about the way to a cause."""
+
+    def __init__(self, facts: Facts, tracer: Tracer) -> None:
+        self.facts, self.tracer = facts, tracer
+
+    def notes(self, site: Site, cause: Cause) -> list[str]:
+        """Notes for a finding, the most telling first."""
+        out = []
+        if cause.code in FACTORS:
+            out += self._factor_note(cause.wrong or (site.rank, site.value))
+        elif cause.wrong is not None and cause.code not in MISPLACED:
+            out += self._part_note(cause.wrong)
+        else:
+            for p in self._local(site):
+                out += self._part_note(p)
+        return out + self._bounds_note(site)
+
+    def _local(self, site: Site) -> list[Place]:
+        """The operands on the site's own rank; all members' for a collective."""
+        if site.node is not None and "group" in site.node.attrs:
+            return site.operands[:4]
+        return [p for p in site.operands if p[0] == site.rank][:4]
+
+    # ---- parts
+
+    def _part_note(self, place: Place) -> list[str]:
+        found = self.placers(place)
+        if not found:
+            return []
+        text = ", ".join(self._told(p) for p in found)
+        return [f"which part %{place[1].name} is was decided at {text}"]
+
+    def _told(self, place: Place) -> str:
+        node = self.tracer.node(place)
+        what = node.op if node is not None else "input"
+        return f"%{node_name(node, place[1])} ({what})"
+
+    def placers(self, start: Place) -> list[Place]:
+        """The nearest operators and inputs from which a value has the part of the sequential
+        value that it holds: slices, concatenations, gathers, scatters and sharded inputs."""
+        out: list[Place] = []
+        seen: set[Place] = set()
+        todo = [start]
+        while todo and len(seen) < MAX_VISITED and len(out) < MAX_STEPS:
+            place = todo.pop(0)
+            if place in seen:
+                continue
+            seen.add(place)
+            node = self.tracer.node(place)
+            if node is not None and node.op not in PLACING:
+                todo += [p for p in self.tracer.operands(place) if p[0] == place[0]]
+            elif self._decides(place):
+                out.append(place)
+        return out
+
+    def _decides(self, place: Place) -> bool:
+        v = self.tracer.meaning(place)
+        return v is not None and (self.facts.is_part(v) or self.facts.misordered(v))
+
+    # ---- factors
+
+    def _factor_note(self, place: Place) -> list[str]:
+        steps = self.factor_steps(place)[:MAX_STEPS]
+        if not steps:
+            return []
+        text = ", ".join(
+            f"%{node_name(s.node, s.place[1])} ({s.node.op}, times {format_coef(s.by)})"
+            for s in steps
+        )
+        return [f"the factor of %{place[1].name} was made by {text}"]
+
+    def factor_steps(self, start: Place) -> list[Step]:
+        """The nodes that changed the factor of one named value on the way to ``start``, the last
+        first."""
+        out: list[Step] = []
+        way = self.tracer.carriers(start)
+        for after, before in zip(way, way[1:], strict=False):
+            u, v = self.tracer.meaning(before), self.tracer.meaning(after)
+            node = self.tracer.node(after)
+            if u is None or v is None or node is None:
+                continue
+            mine, given = self.facts.ratios(v), self.facts.ratios(u)
+            changed = [mine[a] / given[a] for a in mine if a in given and mine[a] != given[a]]
+            if changed:
+                out.append(Step(after, node, changed[0]))
+        return out
+
+    # ---- integers
+
+    def _bounds_note(self, site: Site) -> list[str]:
+        """The offsets and bounds of ids that reach a lookup or a mask."""
+        operands = [p for p in self._local(site) if p[0] == site.rank]
+        start = [p for p in operands if not is_float(p[1].dtype)]
+        if not start:
+            start = [p for p in self._below(operands) if not is_float(p[1].dtype)]
+        found = self._bounds(start)
+        if not found:
+            return []
+        return [f"the indices on rank {site.rank} pass {', '.join(found[:MAX_STEPS])}"]
+
+    def _below(self, places: list[Place]) -> list[Place]:
+        """Integer operands of the operators that made ``places``, back through what passes on."""
+        ends = [self.tracer.carriers(p)[-1] for p in places]
+        return [q for p in ends for q in self.tracer.operands(p) if q[0] == p[0]]
+
+    def _bounds(self, start: list[Place]) -> list[str]:
+        out: list[str] = []
+        seen: set[Place] = set()
+        todo = list(start)
+        while todo and len(seen) < MAX_VISITED:
+            place = todo.pop(0)
+            node = self.tracer.node(place)
+            if place in seen or node is None:
+                continue
+            seen.add(place)
+            if node.op in BOUNDS:
+                out.append(_bound(node, place[1]))
+            todo += [p for p in self.tracer.operands(place) if not is_float(p[1].dtype)]
+        return list(dict.fromkeys(out))
+
+
+def _bound(node: Node, value: Value) -> str:
+    constant = node.attrs.get(BOUNDS[node.op], "")
+    sign = SIGNS.get(str(node.attrs.get("kind", "")), node.op)
+    return f"%{node_name(node, value)} ({sign} {constant})"
+
+
+def node_name(node: Node | None, value: Value | None) -> str:
+    """The captured name of a node, or the name of a value where no operator was captured."""
+    if node is not None and node.source:
+        return node.source
+    if value is not None:
+        return value.name
+    return node.outputs[0].name if node is not None and node.outputs else ""
