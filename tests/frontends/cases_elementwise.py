@@ -101,6 +101,24 @@ def division_cases() -> Iterator[Case]:
     yield Case("aten.lerp.Tensor", (f(3), f(3), f(3)), {})
 
 
+def composite_cases() -> Iterator[Case]:
+    for dim in (0, -1):
+        yield Case("aten.glu.default", (f(4, 6), dim), {})
+        shape = (2, 6) if dim == 0 else (4, 3)
+        yield Case("aten.glu_backward.default", (f(*shape), f(4, 6), dim), {})
+    yield Case("aten.frac.default", (f(5),), {})
+    for name in ("hypot", "logaddexp"):
+        yield Case(f"aten.{name}.default", (f(5), f(5)), {})
+    yield Case("aten.logit.default", (torch.sigmoid(f(5)),), {})
+    yield Case("aten.logit.default", (torch.sigmoid(f(5)), 0.4), {})
+    yield Case("aten.nan_to_num.default", (f(5),), {})
+    yield Case("aten.celu.default", (f(5), 1.5), {})
+    yield Case("aten.count_nonzero.default", (ints(2, 3, 4),), {})
+    yield Case("aten.count_nonzero.dim_IntList", (bits(3, 4), [1]), {})
+    yield Case("aten.aminmax.default", (f(3, 4),), {"dim": 1})
+    yield Case("aten.unfold.default", (f(2, 6, 3), 1, 2, 2), {})
+
+
 def comparison_cases() -> Iterator[Case]:
     for name in COMPARISONS:
         yield Case(f"aten.{name}.Scalar", (ints(5, 4), 2), {})
@@ -211,6 +229,7 @@ FAMILIES = {
     "binary": binary_cases,
     "division": division_cases,
     "comparison": comparison_cases,
+    "composite": composite_cases,
     "selection": selection_cases,
     "reduction": reduction_cases,
 }

@@ -60,6 +60,13 @@ def normalisation_cases() -> Iterator[Case]:
     for weight in (w, None):
         yield Case("aten._fused_rms_norm.default", (x, [4], weight, 1e-5), {})
     yield Case("aten.native_group_norm.default", (f(2, 6, 5), f(6), f(6), 2, 6, 5, 3, 1e-5), {})
+    x, w = f(2, 6, 5), f(6)
+    _, mean, rstd = torch.ops.aten.native_group_norm(x, w, f(6), 2, 6, 5, 3, 1e-5)
+    yield Case(
+        "aten.native_group_norm_backward.default",
+        (f(2, 6, 5), x, mean, rstd, w, 2, 6, 5, 3, [True, True, True]),
+        {},
+    )
 
 
 def loss_cases() -> Iterator[Case]:
@@ -91,6 +98,10 @@ def loss_cases() -> Iterator[Case]:
     for reduction in (0, 1, 2):
         yield Case("aten.mse_loss.default", (x, f(3, 4), reduction), {})
         yield Case("aten.l1_loss.default", (x, f(3, 4), reduction), {})
+        for name in ("smooth_l1_loss", "huber_loss"):
+            g = f(3, 4) if reduction == 0 else f()
+            yield Case(f"aten.{name}.default", (x, f(3, 4), reduction, 0.7), {})
+            yield Case(f"aten.{name}_backward.default", (g, x, f(3, 4), reduction, 0.7), {})
         g = f(3, 4) if reduction == 0 else f()
         yield Case("aten.mse_loss_backward.default", (g, x, f(3, 4), reduction), {})
 

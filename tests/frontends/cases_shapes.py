@@ -67,9 +67,11 @@ def joining_cases() -> Iterator[Case]:
     yield Case("aten.split_with_sizes.default", (x, [1, 3], -1), {})
     yield Case("aten.split_with_sizes_copy.default", (x, [1, 3], -1), {})
     yield Case("aten.split.sizes", (x, [1, 3], -1), {})
-    for name in "split split_copy".split():
+    for name in "split split_copy unsafe_split".split():
         yield Case(f"aten.{name}.Tensor", (x, 3, -1), {})
     yield Case("aten.chunk.default", (f(7), 3), {})
+    yield Case("aten.unsafe_chunk.default", (f(7), 3), {})
+    yield Case("aten.unsafe_split_with_sizes.default", (x, [1, 3], -1), {})
     for name in "unbind unbind_copy".split():
         yield Case(f"aten.{name}.int", (x, 1), {})
     for name in "cat concat concatenate".split():

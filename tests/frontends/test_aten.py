@@ -34,10 +34,11 @@ ELSEWHERE = {
     "test_collectives": "_c10d_functional.* c10d_functional.* vllm.all_reduce.default",
     "test_idioms": """aten.empty* aten.new_empty* prims.empty* aten.bernoulli* aten.dropout*
         aten.native_dropout.default aten.rand* aten.uniform* aten.normal* aten.exponential*
-        aten.multinomial* aten.masked_scatter* aten.index_copy* aten._unsafe_masked_index*
+        aten.multinomial* aten.masked_scatter* aten.index_copy*
         aten._fused_* aten.log_sigmoid_forward* aten.sym_* aten._local_scalar_dense* aten.item*
         aten._assert_* aten.record_stream*""",
-    "test_attention": "aten._scaled_dot_product_*",
+    "test_attention": """aten._scaled_dot_product_* aten._flash_attention_*
+        aten._efficient_attention_*""",
     "the same rule as a tested operator": """aten.mm.dtype aten.bmm.dtype aten.pin_memory*
         aten._pin_memory* prims.device_put* aten.as_strided_copy* aten.index.Tensor_hacked_twin
         aten.index_put.hacked_twin""",

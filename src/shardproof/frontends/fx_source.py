@@ -208,7 +208,8 @@ def choose_graph(graphs: list[GraphText], wanted: str | int | None, path: str) -
     if wanted is None:
         what = f"the file holds {len(graphs)} graphs and none was chosen"
     else:
-        what = f"graph {wanted!r} names {len(found) if found and found is not graphs else 'none'} of them"
+        count = 0 if found is graphs else len(found)
+        what = f"graph {wanted!r} names {count or 'none'} of them"
     raise InputError(
         what, graphs[0].where(), f"one of: {titles}", 'choose one with graph="<title>"'
     )

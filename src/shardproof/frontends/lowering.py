@@ -15,7 +15,7 @@ from shardproof.frontends.aten.context import (
 from shardproof.frontends.fx_lexer import Dotted, Item, Ref
 from shardproof.frontends.fx_text import FxGraph, FxStatement
 from shardproof.frontends.scope import Scope
-from shardproof.ir.graph import Graph, Value, is_bool, is_float, is_integer
+from shardproof.ir.graph import NO_ORIGIN, Graph, Value, is_bool, is_float, is_integer
 from shardproof.ir.sizes import Poly, symbols
 
 _MEANINGLESS = frozenset("layout device pin_memory memory_format non_blocking generator".split())
@@ -96,7 +96,8 @@ class Lowering(Scope):
                     s, f"element {index} of {s.target!r}, which has {len(base)}",
                     "an index within the result",
                 )  # fmt: skip
-            self._define(s, base[index])
+            item = base[index]
+            self._define(s, NoValue(f"element {index} of {s.target}") if item is None else item)
         elif isinstance(base, NoValue):
             self.env[s.name] = base
         elif isinstance(base, Value) and isinstance(index, int):
@@ -246,16 +247,26 @@ class Lowering(Scope):
                 out[k] = value
         return tuple(out) if out else NoValue(f"{name} has no declared meaning")
 
+    def _stand_in(self, name: str, nothing: NoValue) -> Value | None:
+        """What stands for a returned tensor that has no meaning (a seed, a kernel's workspace)."""
+        t = self.ctx.types.get(name)
+        if t is None or not t.is_tensor:
+            return None
+        value = self.ctx.emit("opaque", target=nothing.why, shape=t.shape, dtype=t.dtype)
+        value.name = name
+        return value
+
     def _returns(self) -> None:
         values: list[Value | None] = []
         names: list[str] = []
-        end = FxStatement("return", "value", None, "", (), {}, self.ctx.statement.origin
-                          if self.fx.statements else self.ctx.builder.origin,
-                          self.fx.return_line)  # fmt: skip
+        end = FxStatement("return", "value", None, "", (), {}, NO_ORIGIN, self.fx.return_line)
+        self.ctx.begin(end)
         for k, out in enumerate(self.fx.outputs):
             value = self.resolve(out, end)
             if isinstance(value, Attribute):
                 value = self.materialise(value, None)
+            if isinstance(value, NoValue) and isinstance(out, Ref):
+                value = self._stand_in(out.name, value)
             values.append(value if isinstance(value, Value) else None)
             names.append(out.name if isinstance(out, Ref) else f"none{k}")
         self.ctx.builder.returns(*values, names=tuple(names))

@@ -6,6 +6,7 @@ Importing this package loads all declarations.
 from shardproof.frontends.aten import (
     attention,
     collectives,
+    composite,
     creation,
     elementwise,
     foreach,
@@ -30,6 +31,7 @@ __all__ = [
     "Unsupported",
     "attention",
     "collectives",
+    "composite",
     "creation",
     "elementwise",
     "find",

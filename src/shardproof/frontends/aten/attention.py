@@ -66,12 +66,19 @@ def _mask(ctx: LowerContext, q: Value, mask: Value) -> Value:
     return ctx.reshape(wide, (product(q.shape[:-3]), *mask.shape[-3:]))
 
 
+def _same_lengths(q: Value, k: Value, causal: bool, axis: int = -2) -> None:
+    """Which keys a causal query sees is a matter of the kernel where the lengths differ."""
+    if causal and q.shape[axis] != k.shape[axis]:
+        raise Unsupported("causal attention of this kernel between different lengths")
+
+
 @lowers("aten._scaled_dot_product_flash_attention.default")
 def _flash(
     ctx: LowerContext, query: Value, key: Value, value: Value, dropout_p: Any = 0.0,
     is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     _no_dropout(ctx, dropout_p)
+    _same_lengths(query, key, is_causal)
     out, lse = attention(ctx, query, key, value, None, is_causal, scale)
     return (out, lse, None, None, query.shape[-2], key.shape[-2], None, None, None)
 
@@ -102,6 +109,7 @@ def _cudnn(
     return_debug_mask: bool = False, *, scale: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     _no_dropout(ctx, dropout_p)
+    _same_lengths(query, key, is_causal)
     out, lse = attention(ctx, query, key, value, attn_bias, is_causal, scale)
     return (out, lse, None, None, query.shape[-2], key.shape[-2], None, None, None)
 
@@ -174,6 +182,7 @@ def _flash_backward(
     is_causal: bool, philox_seed: Any, philox_offset: Any, *, scale: Any = None,
 ) -> tuple[Value, ...]:  # fmt: skip
     _no_dropout(ctx, dropout_p)
+    _same_lengths(query, key, is_causal)
     return _gradient(ctx, grad_out, query, key, value, out, logsumexp, None, is_causal, scale)
 
 
@@ -189,3 +198,45 @@ def _efficient_backward(
     bias = attn_bias if isinstance(attn_bias, Value) else None
     grads = _gradient(ctx, grad_out_, query, key, value, out, logsumexp, bias, is_causal, scale)
     return (*grads, None)
+
+
+# ------------------------------------------------------------------------------ [b, t, h, d]
+
+
+def _heads_first(ctx: LowerContext, x: Value) -> Value:
+    if len(x.shape) != 4:
+        raise Unsupported("attention over packed sequences of varying length")
+    return ctx.permute(x, (0, 2, 1, 3))
+
+
+@lowers("aten._flash_attention_forward.default")
+def _flash_forward(
+    ctx: LowerContext, query: Value, key: Value, value: Value, cum_seq_q: Any, cum_seq_k: Any,
+    max_q: Any, max_k: Any, dropout_p: Any, is_causal: bool, return_debug_mask: bool, *,
+    scale: Any = None, **special: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    _no_dropout(ctx, dropout_p)
+    if cum_seq_q is not None or any(v not in (None, -1) for v in special.values()):
+        raise Unsupported("flash attention over packed sequences, windows or biases")
+    _same_lengths(query, key, is_causal, 1)
+    q, k, v = (_heads_first(ctx, x) for x in (query, key, value))
+    out, lse = attention(ctx, q, k, v, None, is_causal, scale)
+    return (_heads_first(ctx, out), lse, None, None, None)
+
+
+@lowers("aten._efficient_attention_forward.default")
+def _efficient_forward(
+    ctx: LowerContext, query: Value, key: Value, value: Value, bias: Any, cu_seqlens_q: Any,
+    cu_seqlens_k: Any, max_seqlen_q: Any, max_seqlen_k: Any, dropout_p: Any,
+    custom_mask_type: int, compute_log_sumexp: bool = False, *, scale: Any = None,
+    seqlen_k: Any = None, window_size: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    _no_dropout(ctx, dropout_p)
+    if cu_seqlens_q is not None or seqlen_k is not None or window_size is not None:
+        raise Unsupported("efficient attention over packed sequences or windows")
+    causal = custom_mask_type != 0
+    if custom_mask_type == 2:  # aligned at the last query and key
+        _same_lengths(query, key, causal, 1)
+    q, k, v = (_heads_first(ctx, x) for x in (query, key, value))
+    out, lse = attention(ctx, q, k, v, bias, causal, scale)
+    return (_heads_first(ctx, out), lse, None, None, query.shape[1], key.shape[1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardproof.frontends.aten.context import LowerContext, Unsupported
+from shardproof.frontends.aten.context import LowerContext, NoValue, Unsupported
 from shardproof.frontends.aten.registry import lowers
 from shardproof.ir.graph import Value
 
@@ -167,10 +167,10 @@ def _reduce_scatter_list(
 
 
 @lowers("_c10d_functional.isend.default")
-def _isend(ctx: LowerContext, tensor: Value, dst: int, tag: int, group_name: Any) -> Value:
+def _isend(ctx: LowerContext, tensor: Value, dst: int, tag: int, group_name: Any) -> NoValue:
     group = ctx.group(group_name)
     ctx.emit_all("send", tensor, dst=dst, tag=tag, group=group, group_size=len(group))
-    return tensor
+    return NoValue("a send has no result")
 
 
 @lowers("_c10d_functional.irecv.default")

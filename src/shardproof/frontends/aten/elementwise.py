@@ -91,7 +91,11 @@ def _softplus(ctx: LowerContext, self: Value, beta: Any = 1, threshold: Any = 20
 
 @lowers("aten.log_sigmoid_forward.default")
 def _log_sigmoid_forward(ctx: LowerContext, self: Value) -> tuple[Value | None, ...]:
-    return ctx.emit("logsigmoid", self), None
+    y = ctx.emit("logsigmoid", self)
+    buffer = ctx.items.get(ctx.statement.name, {}).get(1)
+    if buffer is None or buffer.shape != self.shape:
+        return y, None  # empty on other devices than the CPU
+    return y, ctx.emit("exp", ctx.emit("neg", ctx.emit("abs", self)))
 
 
 @lowers("aten.log_sigmoid.default")

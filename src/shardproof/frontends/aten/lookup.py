@@ -81,13 +81,10 @@ def _gather(
 # ------------------------------------------------------------------------------ x[i, j, ...]
 
 
-@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor", "aten.index.Tensor_hacked_twin",
-        "aten._unsafe_masked_index.default")  # fmt: skip
-def _index(
-    ctx: LowerContext, self: Value, indices: Any, fill: Any = None, value: Any = None
-) -> Value:
+@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor", "aten.index.Tensor_hacked_twin")
+def _index(ctx: LowerContext, self: Value, indices: Any) -> Value:
     used = [(k, i) for k, i in enumerate(indices) if i is not None]
-    if fill is not None or any(is_bool(i.dtype) for _, i in used):
+    if any(is_bool(i.dtype) for _, i in used):
         raise Unsupported("the shape of x[mask] depends on the data")
     if len(used) == 1:
         ((d, ids),) = used

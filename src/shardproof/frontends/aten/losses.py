@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from shardproof.frontends.aten.context import LowerContext, Unsupported
@@ -135,14 +136,76 @@ def _mse_loss_backward(
     ctx: LowerContext, grad_output: Value, self: Value, target: Value, reduction: int
 ) -> Value:
     g = ctx.scale(ctx.mul(grad_output, ctx.sub(self, target)), 2)
-    if reduction != MEAN:
-        return g
-    count = self.type.numel
-    if not isinstance(count, int):
-        raise Unsupported("mse_loss_backward over a symbolic number of elements")
-    return ctx.div(g, ctx.full(count, (), g.dtype))
+    return _counted(ctx, g, self, reduction)
 
 
 @lowers("aten.l1_loss.default")
 def _l1_loss(ctx: LowerContext, self: Value, target: Value, reduction: int = MEAN) -> Value:
     return _reduced(ctx, ctx.emit("abs", ctx.sub(self, target)), reduction)
+
+
+def _counted(ctx: LowerContext, g: Value, x: Value, reduction: int) -> Value:
+    """The gradient of the loss of each element: that of a mean is divided by the count."""
+    if reduction != MEAN:
+        return g
+    count = x.type.numel
+    if not isinstance(count, int):
+        raise Unsupported("the gradient of a mean over a symbolic number of elements")
+    return ctx.div(g, ctx.full(count, (), g.dtype))
+
+
+def _smooth(
+    ctx: LowerContext, x: Value, target: Value, bound: Any, square: Any, line: Any, offset: Any
+) -> Value:
+    """``square * d**2`` where ``|d| < bound``, else ``line * |d| - offset``."""
+    diff = ctx.sub(x, target)
+    size = ctx.emit("abs", diff)
+    near = ctx.scale(ctx.mul(diff, diff), square)
+    return ctx.where(
+        ctx.compare("lt", size, bound), near, ctx.shift(ctx.scale(size, line), -offset)
+    )
+
+
+@lowers("aten.smooth_l1_loss.default")
+def _smooth_l1(
+    ctx: LowerContext, self: Value, target: Value, reduction: int = MEAN, beta: Any = 1.0
+) -> Value:
+    b = Fraction(ctx.number(beta))  # type: ignore[arg-type]
+    if b == 0:
+        return _l1_loss(ctx, self, target, reduction)
+    return _reduced(ctx, _smooth(ctx, self, target, b, 1 / (2 * b), 1, b / 2), reduction)
+
+
+@lowers("aten.huber_loss.default")
+def _huber(
+    ctx: LowerContext, self: Value, target: Value, reduction: int = MEAN, delta: Any = 1.0
+) -> Value:
+    d = Fraction(ctx.number(delta))  # type: ignore[arg-type]
+    half = Fraction(1, 2)
+    return _reduced(ctx, _smooth(ctx, self, target, d, half, d, d * d / 2), reduction)
+
+
+def _clipped(
+    ctx: LowerContext, g: Value, x: Value, target: Value, reduction: int, bound: Fraction,
+    by: Fraction,
+) -> Value:  # fmt: skip
+    slope = ctx.emit("clamp", ctx.scale(ctx.sub(x, target), by), min=-bound, max=bound)
+    return _counted(ctx, ctx.mul(g, slope), x, reduction)
+
+
+@lowers("aten.smooth_l1_loss_backward.default")
+def _smooth_l1_backward(
+    ctx: LowerContext, grad_output: Value, self: Value, target: Value, reduction: int, beta: Any
+) -> Value:
+    b = Fraction(ctx.number(beta))  # type: ignore[arg-type]
+    if b == 0:
+        raise Unsupported("smooth_l1_loss_backward with beta 0")
+    return _clipped(ctx, grad_output, self, target, reduction, Fraction(1), 1 / b)
+
+
+@lowers("aten.huber_loss_backward.default")
+def _huber_backward(
+    ctx: LowerContext, grad_output: Value, self: Value, target: Value, reduction: int, delta: Any
+) -> Value:
+    d = Fraction(ctx.number(delta))  # type: ignore[arg-type]
+    return _clipped(ctx, grad_output, self, target, reduction, d, Fraction(1))

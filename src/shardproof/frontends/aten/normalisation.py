@@ -160,3 +160,27 @@ def _native_group_norm(
     if bias is not None:
         y = ctx.add(y, ctx.reshape(bias, channel))
     return y, mean, rstd
+
+
+@lowers("aten.native_group_norm_backward.default")
+def _native_group_norm_backward(
+    ctx: LowerContext, grad_out: Value, input: Value, mean: Value, rstd: Value, weight: Any,
+    N: Any, C: Any, HxW: Any, group: int, output_mask: Any,
+) -> tuple[Value | None, ...]:  # fmt: skip
+    x, dy = input, grad_out
+    wanted = [m and ctx.wanted(k) for k, m in enumerate(output_mask)]
+    rows = (N, group, product(x.shape[1:]) // group)
+    others = tuple(k for k in range(len(x.shape)) if k != 1)
+    dx = dw = db = None
+    if wanted[0]:
+        channel = (C, *(1,) * (len(x.shape) - 2))
+        h = dy if weight is None else ctx.mul(dy, ctx.reshape(weight, channel))
+        h, wide = ctx.reshape(h, rows), ctx.reshape(x, rows)
+        dx = ctx.reshape(ctx.emit("layer_norm_grad", h, wide, mean, rstd, naxes=1), x.shape)
+    if wanted[1]:
+        m, r = (ctx.reshape(s, (N, group, 1)) for s in (mean, rstd))
+        normal = ctx.mul(ctx.sub(ctx.reshape(x, rows), m), r)
+        dw = ctx.sum(ctx.mul(dy, ctx.reshape(normal, x.shape)), others)
+    if wanted[2]:
+        db = ctx.sum(dy, others)
+    return dx, dw, db

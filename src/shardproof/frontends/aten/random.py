@@ -19,6 +19,8 @@ from shardproof.ir.graph import Value
 def _native_dropout(
     ctx: LowerContext, input: Value, p: Any, train: bool | None = True
 ) -> tuple[Value | None, ...]:
+    if not (ctx.wanted(0) or ctx.wanted(1)):
+        return None, None  # kept by the printer for its effect on the generator alone
     return dropout(ctx, input, p, train is not False)
 
 

@@ -232,14 +232,19 @@ def pieces(ctx: LowerContext, x: Value, dim: int, widths: Any) -> tuple[Value | 
     return tuple(out)
 
 
-@lowers("aten.split_with_sizes.default", "aten.split_with_sizes_copy.default", "aten.split.sizes")
+@lowers(
+    "aten.split_with_sizes.default",
+    "aten.split_with_sizes_copy.default",
+    "aten.unsafe_split_with_sizes.default",
+    "aten.split.sizes",
+)
 def _split_with_sizes(
     ctx: LowerContext, self: Value, split_sizes: Any, dim: int = 0
 ) -> tuple[Value | None, ...]:
     return pieces(ctx, self, dim_of(self, dim), split_sizes)
 
 
-@lowers("aten.split.Tensor", "aten.split_copy.Tensor")
+@lowers("aten.split.Tensor", "aten.split_copy.Tensor", "aten.unsafe_split.Tensor")
 def _split(
     ctx: LowerContext, self: Value, split_size: Any, dim: int = 0
 ) -> tuple[Value | None, ...]:
@@ -251,7 +256,7 @@ def _split(
     return pieces(ctx, self, d, [split_size] * count + ([last] if last != 0 else []))
 
 
-@lowers("aten.chunk.default")
+@lowers("aten.chunk.default", "aten.unsafe_chunk.default")
 def _chunk(ctx: LowerContext, self: Value, chunks: int, dim: int = 0) -> tuple[Value | None, ...]:
     n = self.shape[dim_of(self, dim)]
     width = div_mod(n + chunks - 1, chunks)[0] if isinstance(n, int) else div_mod(n, chunks)[0]
