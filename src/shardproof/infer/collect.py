@@ -19,6 +19,7 @@ from shardproof.infer.factors import align_all
 from shardproof.infer.terms import EXTREMA, innermost, lincomb
 from shardproof.ir.graph import Attrs, Mesh, TensorType
 from shardproof.ir.sizes import Size, Symbol, linear_in, only_symbol, product, substitute, symbols
+from shardproof.lemmas import names as lemmas
 from shardproof.ops import base as alg
 
 
@@ -36,6 +37,7 @@ class Collect:
         if kind == "all_reduce":
             return [self.reduce(str(a["op"]), vals, outs[0])] * len(vals)
         if kind == "all_gather":
+            self.ev.table.fire(lemmas.GATHERED)
             return [views.concat(vals, _int(a["dim"]))] * len(vals)
         if kind == "reduce_scatter":
             dim = _int(a["dim"])
@@ -188,6 +190,8 @@ class CollectSpmd:
         if any(linear_in(o, sym)[1] != 0 for o in t.off):
             raise Unsupported("a sum over ranks of slices that depend on the rank")
         joined, hit = self._tile(t, sym, n)
+        if not hit:
+            self.ev.table.fire(lemmas.REPLICAS)
         return joined, k if hit else k * from_size(n)
 
     def _tile(
@@ -207,6 +211,7 @@ class CollectSpmd:
             if b != b2 or a2 - a != b or hit or not fits:
                 raise Unsupported("partial sums of the ranks do not tile an interval")
             hit = True
+            self.ev.table.fire(lemmas.RANK_TILES)
             span = (a, a + b * n)
             if self.ev.table.full(label) != span:
                 out.append((label, *span))
@@ -234,6 +239,7 @@ class CollectSpmd:
         self._guard(v, sym)
         if n == 1:
             return v
+        self.ev.table.fire(lemmas.GATHERED)
         j = blocks.start(v.dims, dim)
         cells = []
         for c in v.cells:

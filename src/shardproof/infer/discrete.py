@@ -17,6 +17,7 @@ from shardproof.infer.integers import Index
 from shardproof.infer.terms import constant, lincomb
 from shardproof.ir.graph import TensorType, is_bool, is_integer
 from shardproof.ir.sizes import Size
+from shardproof.lemmas import names as lemmas
 from shardproof.ops import base as alg
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class Discrete:
             if index is not None:
                 return self.from_index(index)
         dims, boxes = self.ev.overlay(vals, out.shape)
+        self.ev.table.fire(lemmas.SELECT)
         cells = []
         for lo, hi, (c, x, y) in boxes:
             neg = lincomb(self.ev.table, [*((t, -k) for t, k in c), *constant(ONE, len(lo))])

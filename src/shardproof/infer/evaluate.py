@@ -27,6 +27,7 @@ from shardproof.infer.rows import Rows
 from shardproof.infer.terms import constant, lincomb
 from shardproof.ir.graph import TensorType
 from shardproof.ir.sizes import Poly, Size, Undecided, product, smax, smin, symbols
+from shardproof.lemmas import names as lemmas
 from shardproof.ops import base as alg
 
 MAX_SPREAD = 144
@@ -234,7 +235,10 @@ class Evaluator:
             pairs = self.products.expand(lo, hi, [(lin, ONE) for lin in lins], bound)
             parts.append((lo, hi, pairs))
         value = project(self.table, together, a.output, parts)
+        if bound and len(parts) > len(value.cells):
+            self.table.fire(lemmas.SPLIT_CONTRACTION)
         if a.scale_by_count:
+            self.table.fire(lemmas.MEAN)
             count = product(product(together.dims[together.labels.index(x)]) for x in summed)
             value = scale_val(value, ratio(1, count))
         value = self._zero_where_empty(value, out)
@@ -258,6 +262,8 @@ class Evaluator:
         found: dict[Any, list[Term]] = {}
         for lo, hi, (lin,) in together.cells:
             used = tuple(j for j in bound if any(t.ax[j] is not None for t, _ in lin))
+            if len(used) < len(bound):
+                self.table.fire(lemmas.EXTREMUM_OF_CONSTANT)
             t = self.products.name(Instance(a.kind, (), lo, hi, (lin,), used))
             keep = [j for j in range(len(lo)) if j not in bound]
             box = (tuple(lo[j] for j in keep), tuple(hi[j] for j in keep))
@@ -295,6 +301,7 @@ class Evaluator:
                 raise Unsupported("an extremum over unlike pieces")
             spans.append(t.restr[0][1:])
         lo, hi = cover(spans)
+        self.table.fire(lemmas.EXTREMA)
         mid = () if self.table.full(label) == (lo, hi) else ((label, lo, hi),)
         return first._replace(restr=mid)
 

@@ -12,6 +12,7 @@ from shardproof.infer.coef import Coef
 from shardproof.infer.naming import IOTA, UNIT, Instance, Table
 from shardproof.infer.products import Products, compose
 from shardproof.infer.terms import lincomb
+from shardproof.lemmas import names as lemmas
 
 MAX_FLAT = 10
 
@@ -54,7 +55,10 @@ class Folder:
         if len(flat) < 2:
             return flat
         found = self.table.find(_unit(lo, hi, flat, flat[0][1]))
-        return lin if found is None else ((found, flat[0][1]),)
+        if found is None:
+            return lin
+        self.table.fire(lemmas.SUM_RESPELLED)
+        return ((found, flat[0][1]),)
 
     def _plain(self, t: Term) -> bool:
         """Indicators and positions stay visible: guards must meet each other."""

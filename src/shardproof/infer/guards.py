@@ -21,6 +21,7 @@ from shardproof.infer.coef import ONE
 from shardproof.infer.naming import IOTA, Def, Table
 from shardproof.infer.terms import compose, exponent, with_interval
 from shardproof.ir.sizes import Size, at_least, smax
+from shardproof.lemmas import names as lemmas
 
 Factor = tuple[Term, Fraction]
 ZERO: tuple[Factor, ...] = ((Term(-1, (), ()), Fraction(0)),)
@@ -61,7 +62,7 @@ class GuardRules:
             return None
         if dg.fn == "ge" and df.fn == "ge":
             top = smax(dg.attrs[0], df.attrs[0])
-            self.fire("guard-meet")
+            self.fire(lemmas.GUARD_MEET)
             return [(g if top == dg.attrs[0] else f, ONE)]
         if dg.fn == "ge":
             return self._threshold_onehot(lo, hi, dg.attrs[0], f, df)
@@ -74,10 +75,10 @@ class GuardRules:
     ) -> Sequence[Factor] | None:
         first, last = index_range(compose(de.operands[1][0][0], e, de.n_free), lo, hi)
         if at_least(first, k):
-            self.fire("guard-onehot")
+            self.fire(lemmas.GUARD_ONEHOT)
             return [(e, ONE)]
         if at_least(k - 1, last):
-            self.fire("guard-onehot")
+            self.fire(lemmas.GUARD_ONEHOT)
             return ZERO
         return None
 
@@ -87,7 +88,7 @@ class GuardRules:
         a = index_range(compose(dg.operands[1][0][0], g, dg.n_free), lo, hi)
         b = index_range(compose(df.operands[1][0][0], f, df.n_free), lo, hi)
         if at_least(a[0] - 1, b[1]) or at_least(b[0] - 1, a[1]):
-            self.fire("guard-onehot")
+            self.fire(lemmas.GUARD_ONEHOT)
             return ZERO
         return None
 
@@ -118,7 +119,7 @@ class GuardRules:
         label = ("sum", s.atom, p)
         at = next((n for n, r in enumerate(s.restr) if r[0] == label), None)
         a, b = (ds.lo[p], ds.hi[p]) if at is None else s.restr[at][1:]
-        self.fire("guard-of-sum")
+        self.fire(lemmas.GUARD_OF_SUM)
         if at_least(least, b):
             return ZERO
         low = smax(a, least)
@@ -154,7 +155,7 @@ class GuardRules:
         if any(lab != ("sum", s.atom, p) for lab, _, _ in s.restr):
             return None
         if at_least(a - 1, last - shift) or at_least(first - shift, b):
-            self.fire("onehot-selects")
+            self.fire(lemmas.ONEHOT_SELECTS)
             return ZERO
         if not (at_least(first - shift, a) and at_least(b - 1, last - shift)):
             return None
@@ -167,7 +168,7 @@ class GuardRules:
             if picked is None:
                 return None
             out.append((picked, exponent(e)))
-        self.fire("onehot-selects")
+        self.fire(lemmas.ONEHOT_SELECTS)
         return out
 
 

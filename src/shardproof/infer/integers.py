@@ -19,6 +19,7 @@ from shardproof.infer.naming import IOTA, Instance
 from shardproof.infer.products import Products
 from shardproof.infer.terms import lincomb, unit_term
 from shardproof.ir.sizes import Size, at_least, le, smax, smin
+from shardproof.lemmas import names as lemmas
 
 Bound = Size | None  # None: minus or plus infinity
 
@@ -250,6 +251,7 @@ class Guards:
         if len(pieces) == 1:
             return lincomb(table, self._affine(lin, pieces[0], len(lo)))
         t = self.base_term(lin)
+        table.fire(lemmas.PIECES)
         out: list[tuple[Term, Coef]] = []
         for p in pieces:
             where = self.inside(lo, hi, t, p)

@@ -21,6 +21,7 @@ from shardproof.infer.naming import IOTA, Table
 from shardproof.infer.products import Products, index_range
 from shardproof.infer.terms import lincomb
 from shardproof.ir.sizes import Size, at_least, smax, smin
+from shardproof.lemmas import names as lemmas
 
 
 class Lookups:
@@ -61,6 +62,7 @@ class Lookups:
         if position is not None:
             return position
         total: list[Val] = []
+        self.table.fire(lemmas.LOOKUP if len(index.pieces) == 1 else lemmas.LOOKUP_PIECES)
         for p in index.pieces:
             if p.a == 0:
                 row = views.slice_dim(x, dim, p.c, p.c + 1)
@@ -90,6 +92,7 @@ class Lookups:
         if len(base.dims) != 1 or len(walks) != 1 or walks[0][1][1] != 1 or index.pieces[0].a != 1:
             return None
         first = t.off[0] + index.pieces[0].c
+        self.table.fire(lemmas.POSITIONS)
         return views.slice_dim(x, 0, first, first + base.shape[0])
 
     def _checked(self, ids: Val, rows: Size) -> Index:
@@ -235,6 +238,7 @@ class Lookups:
         """``out[v] = sum_p [ids[p] == v] g[p]``."""
         index = self._checked(ids, rows)
         hot = self.hits(index, 0, rows)
+        self.table.fire(lemmas.SCATTER)
         k = len(ids.dims)
         pos = tuple(f"i{j}" for j in range(k))
         rest = tuple(f"h{j}" for j in range(len(g.dims) - k))
@@ -252,6 +256,7 @@ class Lookups:
         so nothing is written twice."""
         index = self._checked(ids, x.shape[-1])
         hit = self.hits(index, 0, x.shape[-1])
+        self.table.fire(lemmas.WRITE)
         value = views.expand(_unsqueeze(v), x.shape)
         aligned = align_all([x, hit, value])
         cells = []

@@ -18,6 +18,7 @@ from shardproof.infer.blocks import Box, Label, Lin, Term, Walk
 from shardproof.infer.coef import Coef
 from shardproof.infer.solve import Affine, Solution, solve
 from shardproof.ir.sizes import Poly, Size, Symbol, Undecided, div_mod, divides, symbols
+from shardproof.lemmas import names as lemmas
 
 UNIT = 0  # the atom whose value is 1
 IOTA = 1  # the atom whose value at index v is v
@@ -102,6 +103,11 @@ class Table:
         self.closed: frozenset[int] = frozenset()
         self.complete: dict[int, Completion] = {}
         self.record: Recording | None = None
+        self.fired: dict[str, int] = {}
+
+    def fire(self, lemma: str) -> None:
+        """Count a use of a lemma."""
+        self.fired[lemma] = self.fired.get(lemma, 0) + 1
 
     # ---- atoms
 
@@ -143,6 +149,8 @@ class Table:
             if term is not None:
                 if self.record is not None:
                     self.record.hits.append((key, atom, d))
+                if not self.defining:
+                    self.fire(lemmas.CONGRUENCE)
                 return term
         return None
 

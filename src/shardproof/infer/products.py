@@ -23,6 +23,7 @@ from shardproof.infer.terms import (
     unit_term,
 )
 from shardproof.ir.sizes import Size, at_least
+from shardproof.lemmas import names as lemmas
 from shardproof.ops.base import EXP
 
 MAX_FACTORS = 24
@@ -34,13 +35,14 @@ class Products:
 
     def __init__(self, table: Table, fired: dict[str, int], *, deep: bool = False) -> None:
         self.table, self.fired, self.deep = table, fired, deep
+        table.fired = fired
         self.assumed: list[str] = []
         self._box: tuple[Box, Box] | None = None
         self.ranges: dict[int, tuple[Size, Size]] = {}
         self.guards = GuardRules(table, self.fire)
 
     def fire(self, lemma: str) -> None:
-        self.fired[lemma] = self.fired.get(lemma, 0) + 1
+        self.table.fire(lemma)
 
     # ---- products of linear combinations
 
@@ -105,6 +107,8 @@ class Products:
             inst = Instance("power", (e,), lo, hi, (lin,))
             return ONE, [(self.table.name_of(inst), ONE)]
         lead = lin[0][1]
+        if lead != 1:
+            self.fire(lemmas.POWER_OF_MULTIPLE)
         if len(lin) == 1:
             base = lin[0][0]
         else:
@@ -136,12 +140,14 @@ class Products:
         for axes, members in groups:
             if not axes:
                 outside.extend(members)
+                self.fire(lemmas.FACTOR_OUT)
                 continue
             t, c = self._sum_atom(lo, hi, members, axes)
             coef = coef * c
             outside.append((t, ONE))
         for j in unused:
             coef = coef * from_size(hi[j] - lo[j])
+            self.fire(lemmas.CONSTANT_SUM)
         if len(outside) > 1:
             again = self.simplify(lo, hi, outside)
             if again is None:
@@ -178,7 +184,7 @@ class Products:
         if at_least(known[0], first) and at_least(last, known[1]):
             total = self._named(Instance("sum", (), lo, hi, (), tuple(axes)), [(e, ONE)])
             if not total.restr:
-                self.fire("onehot-total")
+                self.fire(lemmas.ONEHOT_TOTAL)
                 self.table.complete[total.atom] = Completion(unit_term(len(total.off)), {})
 
     def _open_nested(
@@ -197,7 +203,7 @@ class Products:
             ranges[label[2]] = (a, b)
         spans = [ranges.get(p, (d.lo[p], d.hi[p])) for p in range(d.n_free, len(d.lo))]
         inner = compose(d.operands[0][0][0], t, d.n_free, new)
-        self.fire("sum-of-sums")
+        self.fire(lemmas.SUM_OF_SUMS)
         return (
             lo + tuple(a for a, _ in spans),
             hi + tuple(b for _, b in spans),
@@ -325,6 +331,7 @@ class Products:
             acc[t] = acc.get(t, Fraction(0)) + e
             if acc[t] > 1 and self.table.atoms[t.atom].boolean:
                 acc[t] = ONE
+                self.fire(lemmas.INDICATOR_POWER)
         for t, e in acc.items():
             if e == 0:
                 self._assume_nonzero(t)
@@ -368,12 +375,12 @@ class Products:
                 n = len(base.ax)
                 lo, hi = self._box if self._box else ((0,) * n, (1,) * n)
                 out.append((self.name(Instance(EXP, (), lo, hi, (((base, total),),))), ONE))
-            self.fire("exp-product")
+            self.fire(lemmas.EXP_PRODUCT)
         return out
 
     def _assume_nonzero(self, t: Term) -> None:
         """``x / x = 1`` holds where ``x`` is not zero, that is where both programs are defined."""
-        self.fire("cancelled-factor")
+        self.fire(lemmas.CANCELLED)
         if self.positive(t):
             return
         text = f"{self.table.atoms[t.atom].name} is nowhere zero (the program divides by it)"

@@ -24,6 +24,7 @@ from shardproof.infer.meanings import Meanings
 from shardproof.infer.naming import Def, Recording
 from shardproof.infer.rename import Renaming
 from shardproof.ir.graph import Graph, Node, Value
+from shardproof.lemmas import names as lemmas
 
 if TYPE_CHECKING:
     from shardproof.infer.collect import CollectSpmd
@@ -137,6 +138,7 @@ class Replayer:
         if defining:
             self.runner.ev.layers.setdefault(distance, {}).update(atoms)
         self.runner.ev.copied_layers += 1
+        self.table.fire(lemmas.REPEATED_LAYER)
         return True
 
     def _match_outside(self, before: Segment, segment: Segment) -> dict[int, int] | None:

@@ -19,6 +19,7 @@ from shardproof.infer.fold import Folder
 from shardproof.infer.naming import Instance
 from shardproof.infer.products import Factor, Products, compose
 from shardproof.infer.terms import lincomb
+from shardproof.lemmas import names as lemmas
 from shardproof.ops.base import EXP, LOG
 
 MAX_SPLIT = 8
@@ -45,10 +46,11 @@ class Rows:
                 scale, more = self.products._powered(lo, hi, inner, c)
                 coef = coef * scale
                 factors += more
+                self.products.fire(lemmas.EXP_OF_LOG)
                 continue
             factors.append((self._exponential(lo, hi, t, c), ONE))
         if len(terms) > 1:
-            self.products.fire("exp-of-sum")
+            self.products.fire(lemmas.EXP_OF_SUM)
         done = self.products.contract(lo, hi, factors, ())
         return () if done is None else ((done[0], done[1] * coef),)
 
@@ -81,7 +83,7 @@ class Rows:
             unit = self.products.product_term(lo, hi, [])
             out.extend(self._plain(lo, hi, ((unit, c),)))
         if len(factors) > 1 or (factors and self._argument(factors[0][0], EXP) is not None):
-            self.products.fire("log-of-product")
+            self.products.fire(lemmas.LOG_OF_PRODUCT)
         return lincomb(self.table, out)
 
     def _plain(self, lo: Box, hi: Box, lin: Lin) -> Lin:

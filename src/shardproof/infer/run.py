@@ -25,6 +25,7 @@ from shardproof.infer.terms import constant
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Graph, Node, Program, Value, is_float
 from shardproof.ir.sizes import Undecided
+from shardproof.lemmas import names as lemmas
 from shardproof.ops import base as alg
 from shardproof.spec.problem import Problem
 
@@ -172,6 +173,7 @@ class Runner:
         b.source = node.source
         ins = tuple(b.input(f"x{k}", v.dtype, tuple(v.shape)) for k, v in enumerate(node.inputs))
         outs = op.define(b, ins, node.attrs)
+        self.ev.table.fire(lemmas.OPENED)
         env = Env(zip(ins, vals, strict=True))
         for inner in b.graph.nodes:
             for v, val in zip(inner.outputs, self.node(inner, env), strict=True):

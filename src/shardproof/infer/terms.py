@@ -15,6 +15,7 @@ from shardproof.infer.blocks import Lin, Term, Walk
 from shardproof.infer.coef import ONE, Coef, Ratio, from_size
 from shardproof.infer.naming import IOTA, UNIT, Table
 from shardproof.ir.sizes import Size
+from shardproof.lemmas import names as lemmas
 
 EXTREMA = ("max", "min")
 
@@ -99,6 +100,7 @@ def _join_partials(table: Table, acc: dict[Term, Coef]) -> bool:
             acc.pop(joined, None)
             if total != 0:
                 acc[joined] = total
+            table.fire(lemmas.PARTIAL_SUMS)
             return True
     return False
 

@@ -1,0 +1,45 @@
+"""Stable names of the lemmas, for the places in inference that apply them."""
+
+from __future__ import annotations
+
+# Sums and partial sums
+PARTIAL_SUMS = "partial-sums-join"
+SPLIT_CONTRACTION = "split-contraction"
+FACTOR_OUT = "factor-out-of-sum"
+CONSTANT_SUM = "sum-of-constant"
+MEAN = "mean-is-scaled-sum"
+SUM_OF_SUMS = "sum-of-sums"
+SUM_RESPELLED = "sum-respelled"
+EXTREMA = "extrema-join"
+EXTREMUM_OF_CONSTANT = "extremum-of-constant"
+
+# Ranks, slices, names
+RANK_TILES = "rank-intervals-tile"
+REPLICAS = "sum-of-replicas"
+GATHERED = "gathered-slices"
+CONGRUENCE = "congruence"
+REPEATED_LAYER = "repeated-layer"
+
+# Integers, guards, lookups
+PIECES = "integer-pieces"
+SELECT = "select-by-indicator"
+INDICATOR_POWER = "indicator-power"
+GUARD_MEET = "guard-meet"
+GUARD_ONEHOT = "guard-onehot"
+GUARD_OF_SUM = "guard-of-sum"
+ONEHOT_SELECTS = "onehot-selects"
+ONEHOT_TOTAL = "onehot-total"
+LOOKUP = "lookup-as-onehot"
+LOOKUP_PIECES = "lookup-by-pieces"
+POSITIONS = "lookup-of-positions"
+SCATTER = "scatter-as-onehot"
+WRITE = "write-as-onehot"
+
+# Row algebra
+EXP_OF_SUM = "exp-of-sum"
+EXP_PRODUCT = "exp-product"
+EXP_OF_LOG = "exp-of-log"
+LOG_OF_PRODUCT = "log-of-product"
+CANCELLED = "cancelled-factor"
+POWER_OF_MULTIPLE = "power-of-multiple"
+OPENED = "opened-definition"
