@@ -16,7 +16,7 @@ from cyclopts import App, Parameter
 from shardproof.elastic.errors import ElasticError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from shardproof.elastic.simulate import IterationTimes, WhatIf
 
@@ -48,10 +48,10 @@ _ALL: tuple[PolicyName, ...] = (
 )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors of ours become one line and exit code 2."""
     try:
-        app()
+        app(list(sys.argv[1:] if arguments is None else arguments))
     except ElasticError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2)
