@@ -22,7 +22,7 @@ UNARY = (
     "hardtanh isinf isnan isfinite logical_not alias detach clone lift_fresh_copy contiguous "
     "positive t squeeze zero zeros_like ones_like mT sum mean amax amin max min prod argmax "
     "argmin any all var var_mean std std_mean tril triu detach_copy alias_copy lift lift_fresh "
-    "adjoint numpy_T resolve_conj resolve_neg t_copy"
+    "adjoint _neg_view numpy_T resolve_conj resolve_neg t_copy"
 ).split()
 COMPARISONS = "lt le gt ge eq ne less less_equal greater greater_equal not_equal".split()
 

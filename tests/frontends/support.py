@@ -80,7 +80,8 @@ def tensors(x: Any) -> list[Any]:
 
 def array(x: Any) -> Array:
     """A tensor as the array that stands for it in evaluation."""
-    out: Array = x.detach().numpy()
+    x = x.detach().resolve_conj().resolve_neg()
+    out: Array = (torch.view_as_real(x) if x.is_complex() else x).numpy()
     if out.dtype.kind == "f":
         return out.astype(np.float64)
     return out.astype(np.int64) if out.dtype.kind in "iu" else out

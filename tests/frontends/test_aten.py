@@ -39,6 +39,7 @@ ELSEWHERE = {
         aten._assert_* aten.record_stream*""",
     "test_attention": """aten._scaled_dot_product_* aten._flash_attention_*
         aten._efficient_attention_*""",
+    "test_end_to_end": "aten.view_as_complex* aten.polar* aten.complex.*",
     "the same rule as a tested operator": """aten.mm.dtype aten.bmm.dtype aten.pin_memory*
         aten._pin_memory* prims.device_put* aten.as_strided_copy* aten.index.Tensor_hacked_twin
         aten.index_put.hacked_twin""",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.frontends.support import array, check_function, evaluate, run_imported, same, torch
+from tests.frontends.texts import module
 
 from shardproof.frontends.import_fx import ImportResult, import_fx
 from shardproof.ir.sizes import symbol
@@ -93,17 +94,21 @@ class Block(nn.Module):  # type: ignore[misc]
 class Llama(nn.Module):  # type: ignore[misc]
     """Root-mean-square norm, rotary embedding, shared key heads, fused attention, SwiGLU."""
 
-    def __init__(self, interleaved: bool) -> None:
+    def __init__(self, rope: str) -> None:
         super().__init__()
         self.norm = nn.RMSNorm(8, eps=1e-6)
         self.q, self.kv = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
         self.gate, self.down = nn.Linear(8, 24, bias=False), nn.Linear(12, 8, bias=False)
-        self.interleaved = interleaved
+        self.rope = rope
 
     def rotate(self, x: Any) -> Any:
         t, d = x.shape[-2:]
         f = torch.outer(torch.arange(t, dtype=DOUBLE), torch.arange(1.0, d // 2 + 1, dtype=DOUBLE))
-        if self.interleaved:
+        if self.rope == "complex":
+            turn = torch.polar(torch.ones_like(f), f)
+            pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], d // 2, 2))
+            return torch.view_as_real(pairs * turn).flatten(3)
+        if self.rope == "interleaved":
             a, b = x[..., ::2], x[..., 1::2]
             parts = (a * f.cos() - b * f.sin(), a * f.sin() + b * f.cos())
             return torch.stack(parts, -1).flatten(-2)
@@ -136,11 +141,43 @@ def test_language_model(dropout: float) -> None:
     assert {"gelu_grad", "softmax_grad", "log_softmax_grad", "layer_norm_grad", "add_rows"} <= ops
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
-def test_llama_layer(interleaved: bool) -> None:
+@pytest.mark.parametrize("rope", ["halves", "interleaved", "complex"])
+def test_llama_layer(rope: str) -> None:
     torch.manual_seed(2)
-    for record in captured(Llama(interleaved).double(), draw(2, 5, 8)):
+    for record in captured(Llama(rope).double(), draw(2, 5, 8)):
         check(record)
+
+
+def test_complex_tensors_are_pairs() -> None:
+    def fn(x: Any, turn: Any) -> Any:
+        y = (torch.view_as_complex(x) * turn[1:].unsqueeze(0)).conj()
+        return torch.view_as_real(y + y * 2.0), y.abs(), y.angle(), y.real, y.imag
+
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x = draw(3, 4, 2)
+    turn = torch.polar(draw(5).abs(), draw(5, seed=2))
+    text = make_fx(fn)(x, turn).print_readable(print_output=False)
+    result = import_fx(text)
+    assert result.unknown == {}
+    assert [str(v.type) for v in result.graph.inputs] == ["f64[3, 4, 2]", "f64[5, 2]"]
+    outputs = run_imported(result, [x, turn])
+    for out, want in zip(outputs, fn(x, turn), strict=True):
+        same(out, want, "complex")
+
+
+def test_fused_rms_norm_backward() -> None:
+    """This one has no kernel on the CPU: the derivative of the forward function is the judge."""
+    x, w, dy = draw(3, 4).requires_grad_(), draw(4).requires_grad_(), draw(3, 4, seed=2)
+    text = module(
+        'x: "f64[3, 4]", w: "f64[4]", dy: "f64[3, 4]"',
+        "t = torch.ops.aten._fused_rms_norm.default(x, [4], w, 1e-05)", 'r: "f64[3, 1]" = t[1]',
+        "b = torch.ops.aten._fused_rms_norm_backward.default(dy, x, [4], r, w, [True, True])",
+        'dx: "f64[3, 4]" = b[0]', 'dw: "f64[4]" = b[1]', returns="dx, dw",
+    )  # fmt: skip
+    wanted = torch.autograd.grad(F.rms_norm(x, (4,), w, 1e-5), (x, w), dy)
+    for out, want in zip(run_imported(import_fx(text), [x, w, dy]), wanted, strict=True):
+        same(out, want, "rms norm")
 
 
 class Mixture(nn.Module):  # type: ignore[misc]

@@ -54,6 +54,10 @@ def test_log_prefixes_and_colours_change_nothing() -> None:
     assert brief(logged) == brief(plain)
     assert logged.phase == "forward"
     assert read_fx(LOGGED, graph=1).phase == "backward"
+    many = LOGGED + LOGGED.replace("graph 0", "graph 01")
+    assert read_fx(many, graph="forward graph 0").title == "Forward graph 0"
+    with pytest.raises(InputError, match="names 2 of them"):
+        read_fx(many, graph="forward")
 
 
 def test_multi_line_signature() -> None:

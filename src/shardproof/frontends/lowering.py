@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from shardproof.errors import InputError, shorten
-from shardproof.frontends.aten import functionalized, registry
+from shardproof.frontends.aten import complex_pairs, functionalized, registry
+from shardproof.frontends.aten.complex_pairs import REAL_OF, Complex
 from shardproof.frontends.aten.context import (
     Attribute,
     Facts,
@@ -75,6 +76,11 @@ class Lowering(Scope):
         if not s.type.is_tensor:
             self.env[s.name] = s.type.scalar
             return
+        if s.type.dtype in REAL_OF:
+            shape = (*s.type.shape, 2)
+            pairs = self.ctx.builder.input(s.name, REAL_OF[s.type.dtype], shape)
+            self.env[s.name] = complex_pairs.unpack(self.ctx, pairs)
+            return
         value = self.ctx.builder.input(s.name, s.type.dtype, s.type.shape)
         fact = self.constant(s.name)
         self.env[s.name] = value if fact is None else self.fixed(s.name, fact, s.type)
@@ -135,7 +141,7 @@ class Lowering(Scope):
             self.env[s.name] = args[0]
             return
         rule = registry.find(target)
-        if rule is None:
+        if rule is None and not complex_pairs.holds_complex(args):
             self._define(s, self._opaque(s, target, args, kwargs, ""))
             return
         for a in args:
@@ -146,7 +152,13 @@ class Lowering(Scope):
                 raise self.untyped(s, a)
         if not _MEANINGLESS.isdisjoint(kwargs):
             kwargs = {k: v for k, v in kwargs.items() if k not in _MEANINGLESS}
-        self._guarded(s, target, lambda: rule(self.ctx, *args, **kwargs), args, kwargs)
+        if complex_pairs.holds_complex(args):
+            whole = target if "." in target.partition(".")[2] else target + ".default"
+            self._guarded(
+                s, target, lambda: complex_pairs.lower(self.ctx, whole, args, kwargs), args, kwargs
+            )
+            return
+        self._guarded(s, target, lambda: rule(self.ctx, *args, **kwargs), args, kwargs)  # type: ignore[misc]
 
     def _guarded(
         self, s: FxStatement, target: str, apply: Any, args: tuple[Any, ...],
@@ -187,12 +199,19 @@ class Lowering(Scope):
             if result in self.ctx.created or result in self.unnamed:
                 result.name = s.name
                 self.unnamed.discard(result)
+        elif isinstance(result, Complex):
+            self._check_complex(s, result)
         elif isinstance(result, tuple):
             made = set(self.ctx.created)
             self.unnamed.update(x for x in result if isinstance(x, Value) and x in made)
         elif result is None:
             result = NoValue(f"{s.target or s.name} has no tensor result")
         self.env[s.name] = result
+
+    def _check_complex(self, s: FxStatement, value: Complex) -> None:
+        t = s.type
+        if t is not None and t.is_tensor and (t.dtype[0], t.shape) != ("c", value.shape):
+            raise self._disagrees(s, f"a complex tensor of shape {value.shape}")
 
     def _checked(self, s: FxStatement, value: Value) -> Value:
         t = s.type
@@ -204,9 +223,12 @@ class Lowering(Scope):
             if _kind(t.dtype) == _kind(value.dtype):
                 # Another width of the same kind of number: PyTorch's promotion, spelled out.
                 return self.ctx.cast(value, t.dtype)
-        raise InputError(
+        raise self._disagrees(s, str(value.type))
+
+    def _disagrees(self, s: FxStatement, found: str) -> InputError:
+        return InputError(
             f"{shorten(s.name, 60)} = {s.target or 'element'} gives "
-            f"{shorten(str(value.type), 80)}, its annotation says {shorten(str(t), 80)}",
+            f"{shorten(found, 80)}, its annotation says {shorten(str(s.type), 80)}",
             self.fx.where(s.line),
             "an annotation that agrees with the operator's shape rule",
             "check that the dump was not altered; a kernel of yours must return this type",
@@ -265,6 +287,8 @@ class Lowering(Scope):
             value = self.resolve(out, end)
             if isinstance(value, Attribute):
                 value = self.materialise(value, None)
+            if isinstance(value, Complex):
+                value = complex_pairs.pack(self.ctx, value)
             if isinstance(value, NoValue) and isinstance(out, Ref):
                 value = self._stand_in(out.name, value)
             values.append(value if isinstance(value, Value) else None)
@@ -282,6 +306,8 @@ def _values(x: Any) -> list[Value]:
     """All tensors in nested arguments, in order."""
     if isinstance(x, Value):
         return [x]
+    if isinstance(x, Complex):
+        return [x.re, x.im]
     if isinstance(x, dict):
         return [v for y in x.values() for v in _values(y)]
     if isinstance(x, tuple):

@@ -6,6 +6,7 @@ Importing this package loads all declarations.
 from shardproof.frontends.aten import (
     attention,
     collectives,
+    complex_pairs,
     composite,
     creation,
     elementwise,
@@ -31,6 +32,7 @@ __all__ = [
     "Unsupported",
     "attention",
     "collectives",
+    "complex_pairs",
     "composite",
     "creation",
     "elementwise",

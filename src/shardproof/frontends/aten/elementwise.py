@@ -15,7 +15,7 @@ from shardproof.ops.shapes import broadcast, promote
 
 # ------------------------------------------------------------------------------ one operand
 
-_KEEPS_INTEGERS = {"neg": "neg", "abs": "abs", "sign": "sign", "sgn": "sign"}
+_KEEPS_INTEGERS = {"neg": "neg", "_neg_view": "neg", "abs": "abs", "sign": "sign", "sgn": "sign"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "round", "trunc": "trunc", "fix": "trunc"}
 _REAL = {
     name: name

@@ -42,6 +42,8 @@ def to_dtype(ctx: LowerContext, x: Value, dtype: str | None) -> Value:
         return x
     if is_bool(dtype):
         return ctx.truth(x)
+    if dtype[0] == "c":
+        raise Unsupported("complex numbers")
     if is_float(x.dtype) and is_float(dtype):
         ctx.record.casts.append((ctx.statement.name, x.dtype, dtype))
     return ctx.cast(x, dtype)
