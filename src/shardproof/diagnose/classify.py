@@ -164,7 +164,8 @@ class Classifier:
         return None
 
     def _other(self, site: Site, near: Near | None) -> Cause:
-        if near is not None and near.difference == "index":
+        pieces = site.oddity is not None and site.oddity.kind == SUM and self._known_sum(site)
+        if pieces or (near is not None and near.difference == "index"):
             return Cause(
                 "SP114",
                 "the operands are pieces of the right values, but not pieces that belong together",
@@ -187,6 +188,11 @@ class Classifier:
         return Cause(
             "SP117", "the sequential program has no such operator on these operands", near=near
         )
+
+    def _known_sum(self, site: Site) -> bool:
+        """Whether the sequential program adds up these values, only other parts of them."""
+        assert site.oddity is not None
+        return frozenset(t.atom for t, _ in site.oddity.terms) in self.facts.named_sums
 
     # ---- an output that has a meaning, only not the one declared
 

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shardproof.infer.blocks import Cell, Term, Val
+from shardproof.infer.blocks import Cell, Lin, Term, Val
 from shardproof.infer.coef import Coef
 from shardproof.infer.naming import IOTA, UNIT
 from shardproof.infer.run import Inference
@@ -51,6 +51,16 @@ class Facts:
                 if len(c.lin) > 1:
                     self._sums.add(frozenset(t.atom for t, _ in c.lin))
             self._repeats.update(repeated(v))
+        self.summands: dict[int, set[Coef]] = {}
+        self.named_sums: set[frozenset[int]] = set()
+        for a in self.table.atoms:
+            if not a.foreign and a.definition is not None and a.definition.fn == "lin":
+                self._add_sum(a.definition.operands[0])
+
+    def _add_sum(self, lin: Lin) -> None:
+        self.named_sums.add(frozenset(t.atom for t, _ in lin))
+        for t, k in lin:
+            self.summands.setdefault(t.atom, set()).add(k)
 
     def _widen(self, c: Cell, t: Term) -> None:
         """Remember how far a named value reaches along each of its axes."""
@@ -80,7 +90,7 @@ class Facts:
         foreign = tuple(x for x in _terms(v) if self.table.is_foreign(x[0].atom))
         if foreign:
             return Oddity(NO_MEANING, foreign)
-        scaled = tuple((t, k) for t, k in _terms(v) if self._other_factor(t, k))
+        scaled = tuple(x for c in v.cells for x in self._scaled(c.lin))
         if scaled:
             return Oddity(FACTOR, scaled)
         for c in v.cells:
@@ -92,18 +102,26 @@ class Facts:
         """Whether pieces stand in another order, or one stands where another belongs."""
         return out_of_order(v.cells) or bool(repeated(v) - self._repeats)
 
-    def ratios(self, v: Val) -> dict[int, Coef]:
-        """For each named value in ``v``: its factor relative to the sequential one's."""
-        out = {}
+    def ratios(self, v: Val) -> dict[int, set[Coef]]:
+        """For each named value in ``v``: its factors relative to those of the sequential
+        program."""
+        out: dict[int, set[Coef]] = {}
         for t, k in _terms(v):
-            known = self.factors.get(t.atom)
-            if known and t.atom not in (UNIT, IOTA):
-                out[t.atom] = k / next(iter(known))
+            if t.atom not in (UNIT, IOTA):
+                ratios = {k / f for f in self.factors.get(t.atom, set())}
+                out.setdefault(t.atom, set()).update(ratios)
         return out
 
-    def _other_factor(self, t: Term, k: Coef) -> bool:
-        known = self.factors.get(t.atom)
-        return t.atom not in (UNIT, IOTA) and known is not None and k not in known
+    def _scaled(self, lin: Lin) -> Iterable[tuple[Term, Coef]]:
+        """Terms with a factor that the sequential program does not give them; in a sum only the
+        ratio of the factors counts."""
+        for t, k in lin:
+            known = self.factors.get(t.atom)
+            if t.atom in (UNIT, IOTA) or known is None or k in known:
+                continue
+            summand = self.summands.get(t.atom, set()) if len(lin) > 1 else set()
+            if not any(k / other in summand for _, other in lin):
+                yield t, k
 
     def partials(self, v: Val) -> tuple[tuple[Term, Coef], ...]:
         """Terms that are sums over a part of a reduction."""
@@ -162,19 +180,55 @@ def spans(c: Cell, t: Term) -> list[tuple[Size, Size]]:
 
 
 def repeated(v: Val) -> set[int]:
-    """Named values of which a value holds one piece several times along a dim."""
+    """Named values of which a value holds one piece several times along a dim, or pieces in
+    turns (the first row of each, then the second row of each)."""
     out: set[int] = set()
     axis = 0
     for factors in v.dims:
         mine = range(axis, axis + len(factors))
         axis += len(factors)
-        if len(factors) < 2:
+        if len(factors) > 1:
+            for c in v.cells:
+                out.update(t.atom for t, _ in c.lin if _twice(t, mine) or _shuffled(c, t, mine))
+            out |= _in_turns(v.cells, mine)
+    return out
+
+
+def _twice(t: Term, axes: range) -> bool:
+    walks = [t.ax[j] is not None for j in axes]
+    return any(walks) and not all(walks)
+
+
+def _shuffled(c: Cell, t: Term, axes: range) -> bool:
+    """Whether an outer axis walks less far than an inner one that walks the same axis."""
+    for i in axes:
+        for j in range(i + 1, axes.stop):
+            outer, inner = t.ax[i], t.ax[j]
+            if outer is not None and inner is not None and outer[0] == inner[0]:
+                wide = at_least(c.hi[i] - c.lo[i], 2) and at_least(c.hi[j] - c.lo[j], 2)
+                if wide and at_least(inner[1] * (c.hi[j] - c.lo[j] - 1), outer[1]):
+                    return True
+    return False
+
+
+def _in_turns(cells: tuple[Cell, ...], axes: range) -> set[int]:
+    """Named values whose pieces lie side by side along an inner axis although an outer axis
+    walks within each piece."""
+    out: set[int] = set()
+    for a, b in zip(cells, cells[1:], strict=False):
+        split = [j for j in axes if a.lo[j] != b.lo[j]]
+        if len(split) != 1 or len(a.lin) != 1 or len(b.lin) != 1:
             continue
-        for c in v.cells:
-            for t, _ in c.lin:
-                walks = [t.ax[j] is not None for j in mine]
-                if any(walks) and not all(walks):
-                    out.add(t.atom)
+        t, u = a.lin[0][0], b.lin[0][0]
+        if t.atom != u.atom or t.ax != u.ax:
+            continue
+        first, second = _start(a), _start(b)
+        for i in range(axes.start, split[0]):
+            walk = t.ax[i]
+            if walk is None or not at_least(a.hi[i] - a.lo[i], 2):
+                continue
+            if at_least(second[walk[0]] - first[walk[0]], walk[1]):
+                out.add(t.atom)
     return out
 
 

@@ -13,6 +13,8 @@ from shardproof.infer.blocks import Term, Val
 from shardproof.infer.coef import Coef
 from shardproof.infer.naming import UNIT, Table
 
+MAX_OPENED = 64
+
 
 @dataclass(slots=True)
 class Suspects:
@@ -35,10 +37,7 @@ class Suspects:
 
 def suspects(table: Table, found: Val, expected: Val) -> Suspects:
     """The terms of ``found`` at fault, given what it should be."""
-    wanted: dict[int, set[Coef]] = {}
-    for c in expected.cells:
-        for t, k in c.lin:
-            wanted.setdefault(t.atom, set()).add(k)
+    wanted = _opened(table, [(t.atom, k) for c in expected.cells for t, k in c.lin])
     out = Suspects()
     for c in found.cells:
         for t, k in c.lin:
@@ -51,6 +50,21 @@ def suspects(table: Table, found: Val, expected: Val) -> Suspects:
     if not (out.foreign or out.plain or out.factors):
         out.plain = {t.atom for c in found.cells for t, _ in c.lin}
     out.plain.discard(UNIT)
+    return out
+
+
+def _opened(table: Table, terms: list[tuple[int, Coef]]) -> dict[int, set[Coef]]:
+    """The named values in a sum with their factors; a named sum counts, and what it is made of."""
+    out: dict[int, set[Coef]] = {}
+    todo = list(terms)
+    while todo and len(out) < MAX_OPENED:
+        atom, k = todo.pop()
+        if k in out.setdefault(atom, set()):
+            continue
+        out[atom].add(k)
+        d = table.definition(atom)
+        if d is not None and d.fn == "lin":
+            todo.extend((t.atom, k * c) for t, c in d.operands[0])
     return out
 
 

@@ -14,6 +14,7 @@ from shardproof.collectives.match import CollectiveStep
 from shardproof.diagnose.facts import FACTOR, Facts, Oddity, is_partial, out_of_order
 from shardproof.diagnose.suspects import Suspects
 from shardproof.infer.blocks import Term, Val
+from shardproof.infer.coef import Coef
 from shardproof.infer.run import Inference
 from shardproof.ir.graph import Node, Value, is_float
 
@@ -114,7 +115,7 @@ class Tracer:
             return True
         mine, given = self.facts.ratios(v), self.facts.ratios(u)
         common = mine.keys() & given.keys()
-        return not common or any(mine[a] == given[a] for a in common)
+        return not common or any(_alike_up_to_sign(mine[a], given[a]) for a in common)
 
     def _hides(self, place: Place, odd: list[Place]) -> bool:
         """Whether every odd operand is an integer while the value is real: then the operator
@@ -171,3 +172,7 @@ class Tracer:
 
 def _terms(v: Val) -> Iterable[Term]:
     return (t for c in v.cells for t, _ in c.lin)
+
+
+def _alike_up_to_sign(a: set[Coef], b: set[Coef]) -> bool:
+    return bool(a & b) or bool({k * -1 for k in a} & b)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from shardproof.diagnose.classify import Cause
 from shardproof.diagnose.facts import Facts
 from shardproof.diagnose.trace import Place, Site, Tracer
+from shardproof.infer.blocks import Val
 from shardproof.infer.coef import Coef, format_coef
 from shardproof.ir.graph import Node, Value, is_float
 
@@ -114,7 +115,7 @@ class Ways:
             node = self.tracer.node(after)
             if u is None or v is None or node is None:
                 continue
-            mine, given = self.facts.ratios(v), self.facts.ratios(u)
+            mine, given = _factors(v), _factors(u)
             changed = [mine[a] / given[a] for a in mine if a in given and mine[a] != given[a]]
             if changed:
                 out.append(Step(after, node, changed[0]))
@@ -152,6 +153,10 @@ class Ways:
                 out.append(_bound(node, place[1]))
             todo += [p for p in self.tracer.operands(place) if not is_float(p[1].dtype)]
         return list(dict.fromkeys(out))
+
+
+def _factors(v: Val) -> dict[int, Coef]:
+    return {t.atom: k for c in v.cells for t, k in c.lin}
 
 
 def _bound(node: Node, value: Value) -> str:
