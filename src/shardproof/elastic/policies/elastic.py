@@ -10,6 +10,7 @@ boundary.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,33 @@ from .base import Action, Policy, Progress
 
 _NOISE_LIMIT = 0.6
 _LATE_SHARE = 0.6
+
+
+class _Expected:
+    """Expected (or, once there, actual) arrival of every worker, as arrays for speed."""
+
+    def __init__(
+        self, members: Sequence[int], ends: Sequence[float], arrived: Sequence[bool]
+    ) -> None:
+        self._slot = {worker: slot for slot, worker in enumerate(members)}
+        self.ends: NDArray[np.float64] = np.array(ends, dtype=np.float64)
+        self._arrived: NDArray[np.bool_] = np.array(arrived, dtype=np.bool_)
+
+    def set(self, worker: int, end: float, *, arrived: bool = False) -> None:
+        """Replace the expectation of one worker."""
+        slot = self._slot[worker]
+        self.ends[slot] = end
+        self._arrived[slot] = arrived
+
+    def others(self, worker: int, now: float) -> tuple[float, float, float]:
+        """Last, first and sum of the other workers' arrivals; who is late arrives now at best."""
+        ends = np.where(self._arrived, self.ends, np.maximum(self.ends, now))
+        slot = self._slot[worker]
+        total = float(ends.sum() - ends[slot])
+        ends[slot] = -np.inf
+        last = float(ends.max())
+        ends[slot] = np.inf
+        return last, float(ends.min()), total
 
 
 class ElasticBsp(Policy):
@@ -63,7 +91,7 @@ class ElasticBsp(Policy):
         self._monitor = monitor
         self._risk = risk
         self._targets: dict[int, int] | None = None
-        self._arrivals: dict[int, float] = {}
+        self._expected: _Expected | None = None
         self._planned = 0.0
 
     def barrier_took(self, seconds: float) -> None:
@@ -73,7 +101,7 @@ class ElasticBsp(Policy):
 
     def outlook(self) -> float | None:
         """Latest expected arrival, seconds."""
-        return max(self._arrivals.values()) if self._arrivals else None
+        return None if self._expected is None else float(self._expected.ends.max())
 
     def on_begin(self, now: float) -> None:
         """Plan at once if every worker's interval is known and no monitoring is asked for."""
@@ -96,14 +124,15 @@ class ElasticBsp(Policy):
         elif self._reactive:
             self._correct(worker, now)
         assert self._targets is not None
+        assert self._expected is not None
         if progress.done < self._targets[worker]:
             return Action.RUN
-        self._arrivals[worker] = now
+        self._expected.set(worker, now, arrived=True)
         return Action.ARRIVE
 
     def _forget(self) -> None:
         self._targets = None
-        self._arrivals = {}
+        self._expected = None
 
     def _ready(self) -> bool:
         if any(p.done < self._monitor and not p.arrived for p in self.workers.values()):
@@ -134,7 +163,8 @@ class ElasticBsp(Policy):
             # shortest legal superstep is the nearest thing, every worker stops as soon as it can.
             best = plan([row[:1] for row in rows], start=self.start, done=done)
         self._targets = {w: d + c for w, d, c in zip(members, done, best.counts, strict=True)}
-        self._arrivals = dict(zip(members, best.ends, strict=True))
+        arrived = [self.workers[w].arrived for w in members]
+        self._expected = _Expected(members, best.ends, arrived)
         self._planned = best.barrier
 
     def _past(self, worker: int, at_boundary: int | None) -> bool:
@@ -159,12 +189,8 @@ class ElasticBsp(Policy):
     def _correct(self, worker: int, now: float) -> None:
         """Choose again how many iterations this one worker still does; O(n) a boundary."""
         assert self._targets is not None
-        others = [
-            t if self.workers[w].arrived else max(t, now)
-            for w, t in self._arrivals.items()
-            if w != worker
-        ]
-        if not others:
+        assert self._expected is not None
+        if len(self.workers) == 1:
             return
         known = self.estimate(worker)
         assert known is not None
@@ -173,9 +199,9 @@ class ElasticBsp(Policy):
         if self._noisy(known):
             left = self._nearest(options, now, known.mean)
         else:
-            left = self._cheapest(options, now, known.mean, others)
+            left = self._cheapest(worker, options, now, known.mean)
         self._targets[worker] = done + left
-        self._arrivals[worker] = now + left * known.mean
+        self._expected.set(worker, now + left * known.mean)
 
     def _noisy(self, known: Estimate) -> bool:
         """Whether the others' expected arrivals are too uncertain to be aimed at.
@@ -196,16 +222,21 @@ class ElasticBsp(Policy):
         steps = math.floor((self._planned - now) / mean + 1 - _LATE_SHARE)
         return min(options, key=lambda k: (abs(k - max(steps, 0)), k))
 
-    def _cheapest(self, options: list[int], now: float, mean: float, others: list[float]) -> int:
+    def _cheapest(self, worker: int, options: list[int], now: float, mean: float) -> int:
         """One worker's move against everybody else's expected arrival, by the objective.
 
         Enough, since the others get their turn at their own next boundary.
         """
+        assert self._expected is not None
+        last, first, total = self._expected.others(worker, now)
         mine: NDArray[np.float64] = now + np.array(options, dtype=np.float64) * mean
-        barrier = np.maximum(max(others), mine) - self.start
-        first = np.minimum(min(others), mine) - self.start
-        total = sum(others) - self.start * len(others) + (mine - self.start)
-        costs = self._objective().costs(barrier, first, total, len(others) + 1)
+        n = len(self.workers)
+        costs = self._objective().costs(
+            np.maximum(last, mine) - self.start,
+            np.minimum(first, mine) - self.start,
+            total + mine - n * self.start,
+            n,
+        )
         return options[int(np.argmin(costs))]
 
     def _options(self, worker: int, done: int) -> list[int]:
