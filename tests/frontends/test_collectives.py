@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.frontends.texts import module
 
+from shardproof.errors import InputError
 from shardproof.frontends.import_fx import ImportResult, import_fx
 from shardproof.ir.graph import Node
 
@@ -28,7 +29,7 @@ def nodes(line: str, *more: str, **facts: Any) -> list[Node]:
 CASES = [
     ('y: "f32[4, 2]"', "all_reduce.default(x, 'sum', 'tp')", "all_reduce", {"op": "sum"}),
     ('y: "f32[4, 2]"', "all_reduce.default(x, 'avg', 'tp')", "all_reduce", {"op": "avg"}),
-    ('y: "f32[4, 2]"', "all_reduce_.default(x, 'MAX', 'tp')", "all_reduce", {"op": "max"}),
+    ('y: "f32[4, 2]"', "all_reduce.default(x, 'MAX', 'tp')", "all_reduce", {"op": "max"}),
     ('y: "f32[8, 2]"', "all_gather_into_tensor.default(x, 2, 'tp')", "all_gather", {"dim": 0}),
     ('y: "f32[8, 2]"', "all_gather_into_tensor_out.default(x, 2, 'tp', out = x)", "all_gather",
      {"dim": 0}),
@@ -151,8 +152,9 @@ def test_a_group_can_depend_on_the_rank() -> None:
 
 
 def test_process_group_objects_are_not_understood() -> None:
-    lines = ["g = self._torchbind_obj0",
-             "r = torch.ops.c10d.allreduce_.default([x], g, g, None, False)",
-             "l = r[0]", 'y: "f32[4, 2]" = l[0]']  # fmt: skip
+    lines = ["g = self._torchbind_obj0", "r = torch.ops.c10d.barrier.default(x, g, [0])"]
     result = import_fx(module(X, *lines, returns="x"))
-    assert result.unknown == {"c10d.allreduce_": 1}
+    assert result.unknown == {"c10d.barrier": 1}
+    lines[1] = "r = torch.ops.c10d.allreduce_.default([x], g, g, None, False)"
+    with pytest.raises(InputError, match="changes its argument in place"):
+        import_fx(module(X, *lines, returns="x"))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.frontends.texts import module
 
+from shardproof.errors import InputError
 from shardproof.frontends.aten import Functionalized, LowerContext
 from shardproof.frontends.import_fx import ImportResult, import_fx
 from shardproof.ir.graph import Value
@@ -395,6 +396,28 @@ def test_log_sigmoid_forward() -> None:
     lines = [f"t = {A}log_sigmoid_forward.default(x)", 'y: "f32[4, 2]" = t[0]']
     got = output(imported(*lines), x=np.zeros((4, 2)))
     assert np.allclose(got, -np.log(2))
+
+
+def test_an_overwritten_input_is_an_output() -> None:
+    lines = [f'a: "f32[4, 2]" = {A}mul.Tensor(x, 2)',
+             f'copy_: "f32[4, 2]" = {A}copy_.default(x, a)',
+             f'y: "f32[4, 2]" = {A}neg.default(x)']  # fmt: skip
+    result = imported(*lines)
+    assert [n for n, _ in result.outputs] == ["y", "x_updated"]
+    assert result.outputs[1][1] is result.names["a"]
+    assert [n.op for n in result.graph.nodes] == ["scale", "neg"]
+    assert result.graph.nodes[1].inputs == result.graph.nodes[0].outputs
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["copy_.default(a, x)", "add_.Tensor(x, x)", "index_put_.default(x, [x], x)",
+     "_foreach_mul_.Scalar([x], 2)"],
+)  # fmt: skip
+def test_other_mutations_are_refused(call: str) -> None:
+    a = f'a: "f32[4, 2]" = {A}mul.Tensor(x, 2)'
+    with pytest.raises(InputError, match="changes its argument in place"):
+        imported(a, f"b = {A}{call}", returns="x")
 
 
 def test_a_returned_workspace_is_opaque() -> None:

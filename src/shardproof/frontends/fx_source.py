@@ -199,9 +199,8 @@ def choose_graph(graphs: list[GraphText], wanted: str | int | None, path: str) -
     found = graphs
     if isinstance(wanted, str):
         key = wanted.lower()
-        found = [g for g in graphs if g.title.lower() == key] or [
-            g for g in graphs if key in g.title.lower() or key in g.name.lower()
-        ]
+        exact = [g for g in graphs if g.title.lower() == key]
+        found = exact or [g for g in graphs if key in g.title.lower() or key in g.name.lower()]
     if len(found) == 1 and not isinstance(wanted, int):
         return found[0]
     titles = ", ".join(repr(g.title or g.name) for g in graphs[:8])

@@ -38,7 +38,8 @@ class ImportResult:
 
     @property
     def outputs(self) -> list[tuple[str, Value | None]]:
-        """What the graph returns: FX name and value, None where it returns no tensor."""
+        """What the graph returns: FX name and value, None where it returns no tensor. The new
+        value of an input that the graph overwrites follows as ``<input>_updated``."""
         return list(zip(self.graph.output_names, self.graph.outputs, strict=True))
 
 

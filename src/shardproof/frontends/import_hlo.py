@@ -20,7 +20,7 @@ class HloResult:
     """The graph of one rank and what the import found out.
 
     ``constants`` are inputs for constants whose value the text leaves out. ``unknown`` counts
-    operators without meaning; ``reasons`` says why.
+    operators without meaning; ``reasons`` says why. ``casts`` are between float types.
     """
 
     graph: Graph
@@ -28,6 +28,7 @@ class HloResult:
     unknown: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     assumptions: list[Assumption] = field(default_factory=list)
+    casts: set[tuple[str, str]] = field(default_factory=set)
 
 
 def import_hlo(
@@ -58,6 +59,7 @@ def import_hlo(
                 record.unknown,
                 record.reasons,
                 list(record.assumptions),
+                {(given, wanted) for _, given, wanted in record.casts},
             )
         )
     return out

@@ -29,6 +29,8 @@ class Lowering(Scope):
     def __init__(self, fx: FxGraph, facts: Facts) -> None:
         super().__init__(fx, facts)
         self.unnamed: set[Value] = set()
+        self.inputs: set[str] = set()
+        self.updated: dict[str, Any] = {}
 
     def run(self) -> Graph:
         """Lower all statements and set the graph's outputs."""
@@ -82,6 +84,7 @@ class Lowering(Scope):
             self.env[s.name] = complex_pairs.unpack(self.ctx, pairs)
             return
         value = self.ctx.builder.input(s.name, s.type.dtype, s.type.shape)
+        self.inputs.add(s.name)
         fact = self.constant(s.name)
         self.env[s.name] = value if fact is None else self.fixed(s.name, fact, s.type)
 
@@ -140,6 +143,9 @@ class Lowering(Scope):
         if args and isinstance(args[0], NoValue) and "wait_tensor" in target:
             self.env[s.name] = args[0]
             return
+        if _in_place(target):
+            self._mutate(s, target, args)
+            return
         rule = registry.find(target)
         if rule is None and not complex_pairs.holds_complex(args):
             self._define(s, self._opaque(s, target, args, kwargs, ""))
@@ -159,6 +165,22 @@ class Lowering(Scope):
             )
             return
         self._guarded(s, target, lambda: rule(self.ctx, *args, **kwargs), args, kwargs)  # type: ignore[misc]
+
+    def _mutate(self, s: FxStatement, target: str, args: tuple[Any, ...]) -> None:
+        """``copy_`` into a graph input, the one mutation that PyTorch leaves in a functional
+        graph: the input's new value is one more output."""
+        name = s.args[0].name if s.args and isinstance(s.args[0], Ref) else ""
+        if target != "aten.copy_.default" or name not in self.inputs:
+            raise InputError(
+                f"{shorten(target, 60)} changes its argument in place: the graph is not functional",
+                self.fx.where(s.line),
+                "a graph in which operators return new tensors",
+                "print the graph after AOTAutograd (TORCH_LOGS=aot_graphs), or apply "
+                "torch.func.functionalize before tracing",
+            )
+        self._apply(s, "aten.copy.default", args[:2], {})
+        # Whoever reads the input from here on reads what was written.
+        self.env[name] = self.updated[name] = self.env[s.name]
 
     def _guarded(
         self, s: FxStatement, target: str, apply: Any, args: tuple[Any, ...],
@@ -293,7 +315,18 @@ class Lowering(Scope):
                 value = self._stand_in(out.name, value)
             values.append(value if isinstance(value, Value) else None)
             names.append(out.name if isinstance(out, Ref) else f"none{k}")
+        for name, new in self.updated.items():
+            values.append(new if isinstance(new, Value) else None)
+            names.append(f"{name}_updated")
         self.ctx.builder.returns(*values, names=tuple(names))
+
+
+def _in_place(target: str) -> bool:
+    """Whether an operator mutates its argument, as PyTorch's trailing underscore says."""
+    space, _, rest = target.partition(".")
+    base = rest.partition(".")[0]
+    known = space in ("aten", "prims", "c10d", "_c10d_functional", "c10d_functional")
+    return known and base.endswith("_") and not base.endswith("__")
 
 
 def _kind(dtype: str) -> str:

@@ -84,11 +84,7 @@ def broadcast(ctx: LowerContext, x: Value, src: int, group: Group) -> Value:
 # ------------------------------------------------------------------------------ _c10d_functional
 
 
-def _unregistered(name: str) -> tuple[str, ...]:
-    return f"_c10d_functional.{name}.default", f"_c10d_functional.{name}_.default"
-
-
-@lowers(*_unregistered("all_reduce"))
+@lowers("_c10d_functional.all_reduce.default")
 def _all_reduce(ctx: LowerContext, input: Value, reduce_op: Any, group_name: Any) -> Value:
     return all_reduce(ctx, input, reduce_op, ctx.group(group_name))
 
@@ -133,7 +129,7 @@ def _all_to_all(
     return all_to_all(ctx, input, output_split_sizes, input_split_sizes, ctx.group(group_name))
 
 
-@lowers(*_unregistered("broadcast"))
+@lowers("_c10d_functional.broadcast.default")
 def _broadcast(ctx: LowerContext, input: Value, src: int, group_name: Any) -> Value:
     return broadcast(ctx, input, src, ctx.group(group_name))
 
@@ -143,7 +139,7 @@ def _wait(ctx: LowerContext, tensor: Value) -> Value:
     return finish(ctx, tensor)
 
 
-@lowers(*_unregistered("all_reduce_coalesced"))
+@lowers("_c10d_functional.all_reduce_coalesced.default")
 def _all_reduce_list(ctx: LowerContext, inputs: Any, reduce_op: Any, group_name: Any) -> Any:
     group = ctx.group(group_name)
     return tuple(all_reduce(ctx, x, reduce_op, group) for x in inputs)
