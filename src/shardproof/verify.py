@@ -76,6 +76,46 @@ def verify(
     return verdict
 
 
+def verify_for_all(
+    problem: Problem,
+    axis: str,
+    *,
+    fixed: dict[str, float] | None = None,
+    replay: bool = True,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Decide a captured problem for every extent of a mesh axis and for all sizes.
+
+    Where that fails the captured instance is decided instead, and a *refines* of it alone is
+    reported as unproved, with what stands in the way.
+    """
+    from shardproof.generalise import NotGeneral, generalise
+
+    say = progress or (lambda text: None)
+    say("generalising the captured sizes")
+    try:
+        general = generalise(problem, axis)
+    except NotGeneral as e:
+        reason = str(e)
+    else:
+        verdict = verify(general.problem, fixed=fixed, replay=replay, progress=progress)
+        if verdict.status == "refines":
+            return verdict
+        reason = "the generalised program is not proved"
+    verdict = verify(problem, fixed=fixed, replay=replay, progress=progress)
+    if verdict.status == "refines":
+        verdict.status = "unproved"
+        verdict.findings.append(
+            Finding(
+                "SP202",
+                lookup("SP202").title,
+                f"the captured instance refines, but not shown for every {axis}: {reason}",
+                certain=False,
+            )
+        )
+    return verdict
+
+
 def _protocol_error(inf: Inference) -> bool:
     return inf.schedule is not None and bool(inf.schedule.errors)
 

@@ -31,6 +31,7 @@ def check(
     json: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     full: Annotated[bool, Parameter(negative="")] = False,
     replay: bool = True,
+    for_all: str | None = None,
     debug: Debug = False,
 ) -> int:
     """Check one Spec and report the verdict.
@@ -42,10 +43,11 @@ def check(
         json: Write the report as JSON to this file; - prints it in place of the text.
         full: Show lists in full.
         replay: Replay on small concrete inputs; without it nothing can be refuted by value.
+        for_all: A mesh axis: prove it for every number of ranks along it, and for all sizes.
     """
     from shardproof.cli.check import check_target
 
-    return check_target(target, json=json, full=full, replay=replay)
+    return check_target(target, json=json, full=full, replay=replay, for_all=for_all)
 
 
 @app.command

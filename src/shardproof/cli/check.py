@@ -14,13 +14,15 @@ from shardproof.report.json import to_json
 from shardproof.report.progress import progress
 
 
-def check_target(target: str, *, json: str | None, full: bool, replay: bool) -> int:
+def check_target(
+    target: str, *, json: str | None, full: bool, replay: bool, for_all: str | None = None
+) -> int:
     """Check, report, and return the exit code of the verdict."""
     if json is not None and json != "-":
         _check_writable(Path(json))
     spec = load_target(target)
     with progress(sys.stderr) as show:
-        verdict = spec.check(replay=replay, progress=show)
+        verdict = spec.check(replay=replay, for_all=for_all, progress=show)
     report(verdict, json=json, full=full)
     return verdict.exit_code
 

@@ -55,4 +55,17 @@ def condition_lines(problem: Problem) -> list[str]:
         found |= {x.name for x in symbols(n) if x.extent is None}
     if not found:
         return []
-    return [f"for all integers {', '.join(sorted(found))} >= 1"]
+    return [f"for all integers {', '.join(_runs(found))} >= 1"]
+
+
+def _runs(names: set[str]) -> list[str]:
+    """Names in order, numbered ones as ranges (``u1..u9``)."""
+    numbered = sorted(int(n[1:]) for n in names if n[:1] == "u" and n[1:].isdigit())
+    out = sorted(n for n in names if not (n[:1] == "u" and n[1:].isdigit()))
+    start = 0
+    for k in range(len(numbered)):
+        if k + 1 == len(numbered) or numbered[k + 1] != numbered[k] + 1:
+            first, last = numbered[start], numbered[k]
+            out.append(f"u{first}" if first == last else f"u{first}..u{last}")
+            start = k + 1
+    return out

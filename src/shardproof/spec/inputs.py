@@ -56,6 +56,7 @@ class InputRelation:
         self.free: Entries[bool] = Entries("free", dict.fromkeys(free, True))
         self.types = {v.name: v.type for v in sequential.inputs}
         self.random: dict[str, tuple[str, AxisPlacements]] = {}
+        self.constants: frozenset[str] = frozenset()
         self.assumptions: list[Assumption] = []
         self._said: dict[tuple[str, str], list[str]] = {}
 
@@ -79,6 +80,11 @@ class InputRelation:
         names = [*self.types, *(v.name for g in self.program.graphs for v in g.inputs)]
         values = {name: self.fixed.get(name) for name in names}
         return {name: float(Fraction(v)) for name, v in values.items() if v is not None}
+
+    def pair_constants(self, names: Iterable[str]) -> None:
+        """Inputs that stand for constants of the sequential graph: a distributed one of the same
+        name is assumed to be the same constant."""
+        self.constants = frozenset(names)
 
     def pair_random(self, sequential: list[str], distributed: list[list[str]]) -> None:
         """Pair the masks that the importer made, in order, and propose how each lies.
@@ -129,6 +135,11 @@ class InputRelation:
             self._record(v.name, rule, where)
             if value.dtype != v.dtype:
                 self._say("cast", f"{value.dtype} inputs are read as {v.dtype}", v.name)
+        elif v.name in self.constants:
+            where = f"constant {v.name}, {label}"
+            value = lowering.define(v.name, {}, v.name, where)
+            lowering.returns(v.name, value, v.type, where)
+            self._say("constant", "its value is not printed; assumed the same on both sides", v.name)
         elif self.free.get(v.name) is not None:
             self._say("relation", "free: any value on any rank", v.name)
         else:

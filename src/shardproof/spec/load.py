@@ -1,4 +1,5 @@
-"""Reads the graphs that a Spec names: printed FX graphs, the text form, either one compressed."""
+"""Reads the graphs that a Spec names: printed FX graphs, HLO modules, the text form, each maybe
+compressed."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ GroupRule = Members | Callable[[int], Sequence[int]]
 MAX_BYTES = 64 * 1024 * 1024
 
 _HEADER_RANK = re.compile(r"^# Graph\[rank=(\d+)\]", re.MULTILINE)
+_HLO = re.compile(r"\s*HloModule\b")
 _TEXT_FORM = re.compile(r"(?:\s|#[^\n]*\n)*graph\s")
-_NEXT = "pass a printed FX graph, a graph in the text form, or a Graph"
+_NEXT = "pass a printed FX graph, an HLO module, a graph in the text form, or a Graph"
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,15 @@ class Facts:
 
 @dataclass
 class Loaded:
-    """A graph with what came along: the mesh of its text, random inputs, assumptions, and the
-    casts between float types that it holds."""
+    """A graph with what came along: the mesh of its text, random inputs, assumptions, the casts
+    between float types that it holds, and inputs for constants without a printed value."""
 
     graph: Graph
     mesh: Mesh | None = None
     random: list[str] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
     casts: frozenset[tuple[str, str]] = frozenset()
+    constants: list[str] = field(default_factory=list)
 
 
 def load(source: GraphSource, *, rank: int, mesh: Mesh, facts: Facts) -> Loaded:
@@ -58,20 +61,61 @@ def load(source: GraphSource, *, rank: int, mesh: Mesh, facts: Facts) -> Loaded:
     """
     if isinstance(source, Graph):
         return Loaded(source)
-    if isinstance(source, str) and "\n" in source:
-        label, text = "<text>", source
-    elif isinstance(source, str | Path):
-        label, text = str(source), _read(Path(source))
-    else:
-        raise InputError(
-            f"{shorten(repr(source))} is no graph",
-            where="Spec.from_graphs",
-            expected="a path, a text, or a Graph",
-            next_step=_NEXT,
-        )
+    label, text = _text_of(source)
+    if _HLO.match(text):
+        return _load_hlo(text, label, mesh, facts)[rank]
     if _TEXT_FORM.match(text):
         return _load_text(text, label)
     return _load_fx(text, label, rank, mesh, facts)
+
+
+def load_module(source: GraphSource, mesh: Mesh, facts: Facts) -> list[Loaded] | None:
+    """The graphs of all ranks of ``mesh`` from one HLO module; None where the source is none.
+
+    Raises:
+        InputError: the source cannot be read, or is for another number of ranks.
+    """
+    if isinstance(source, Graph):
+        return None
+    label, text = _text_of(source)
+    return _load_hlo(text, label, mesh, facts) if _HLO.match(text) else None
+
+
+def _text_of(source: object) -> tuple[str, str]:
+    """A name for messages, and the text."""
+    if isinstance(source, str) and "\n" in source:
+        return "<text>", source
+    if isinstance(source, str | Path):
+        return str(source), _read(Path(source))
+    raise InputError(
+        f"{shorten(repr(source))} is no graph",
+        where="Spec.from_graphs",
+        expected="a path, a text, or a Graph",
+        next_step=_NEXT,
+    )
+
+
+def _load_hlo(text: str, label: str, mesh: Mesh, facts: Facts) -> list[Loaded]:
+    from shardproof.frontends.import_hlo import import_hlo
+
+    size = mesh.size
+    if not isinstance(size, int):
+        raise InputError(
+            f"an HLO module has a fixed number of ranks, Mesh({mesh}) has not",
+            where=label,
+            expected="a mesh with numbers",
+            next_step="write the size that the module was captured with",
+        )
+    results = import_hlo(text, ranks=size, kernels=facts.kernels, path=label)
+    return [
+        Loaded(
+            r.graph,
+            assumptions=_said(r.assumptions, facts),
+            casts=frozenset(r.casts),
+            constants=list(r.constants),
+        )
+        for r in results
+    ]
 
 
 def _load_text(text: str, label: str) -> Loaded:

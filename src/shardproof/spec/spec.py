@@ -23,6 +23,7 @@ from shardproof.spec.load import (
     GroupRule,
     Loaded,
     load,
+    load_module,
     require_well_formed,
 )
 from shardproof.spec.outputs import Obligations, OutputRule
@@ -143,17 +144,34 @@ class Spec:
         return dict(self._resolved[1])
 
     def check(
-        self, *, replay: bool = True, progress: Callable[[str], None] | None = None
+        self,
+        *,
+        replay: bool = True,
+        for_all: str | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> Verdict:
-        """Decide whether the distributed program refines the sequential one."""
-        from shardproof.verify import verify
+        """Decide whether the distributed program refines the sequential one.
+
+        Args:
+            replay: replay reduced instances; without it nothing can be refuted by value.
+            for_all: a mesh axis; the captured graphs are generalised to every number of ranks
+                along it and to all sizes, and the verdict is on that.
+            progress: called with a short text at every stage.
+        """
+        from shardproof.verify import verify, verify_for_all
 
         if progress is not None:
             progress("reading graphs")
         start = time.process_time()
         problem = self.resolve()
         reading = time.process_time() - start
-        verdict = verify(problem, fixed=self.fixed_values, replay=replay, progress=progress)
+        fixed = self.fixed_values
+        if for_all is None:
+            verdict = verify(problem, fixed=fixed, replay=replay, progress=progress)
+        else:
+            verdict = verify_for_all(
+                problem, for_all, fixed=fixed, replay=replay, progress=progress
+            )
         verdict.seconds = {"reading": reading, **verdict.seconds}
         return verdict
 
@@ -169,6 +187,7 @@ class Spec:
         require_well_formed(check_program(program, infer_types), "distributed")
         relation = InputRelation(sequential.graph, program, self.inputs, self.fixed, self.free)
         relation.pair_random(sequential.random, [part.random for part in loaded])
+        relation.pair_constants(sequential.constants)
         graphs = relation.resolve()
         obligations = Obligations(sequential.graph, program, self.outputs)
         found = obligations.resolve()
@@ -211,6 +230,9 @@ class Spec:
 
     def _single(self, given: GraphSource) -> tuple[Program, list[Loaded]]:
         """One graph: that of the only rank, or one for all ranks."""
+        module = load_module(given, self.mesh or _NO_MESH, self.facts)
+        if module is not None:
+            return Program(self.mesh or _NO_MESH, [part.graph for part in module]), module
         part = load(given, rank=0, mesh=self.mesh or _NO_MESH, facts=self.facts)
         mesh = self.mesh or part.mesh or _NO_MESH
         if part.mesh is not None and part.mesh != mesh:
