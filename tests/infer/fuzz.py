@@ -1,0 +1,158 @@
+"""Fuzzing of inference: random programs, random mutants, judged by numbers.
+
+Run it for as long as you like with ``python -m tests.infer.fuzz FIRST LAST [MUTANTS]``; seeds
+make everything reproducible.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from tests.infer.generate import Generator
+from tests.infer.mutate import NoMutant, mutant
+from tests.infer.rearrange import random_program
+from tests.support.claims import Report, check_claims, inferences
+from tests.support.numeric import Ranges, replay, sample
+from tests.support.programs import live_problem
+
+from shardproof.ir.graph import Mesh
+from shardproof.spec.problem import Problem
+
+Rng = np.random.Generator
+SAMPLES = 3
+
+
+@dataclass
+class Stats:
+    """Counts over all programs; ``bad`` lists every false claim or verdict."""
+
+    programs: int = 0
+    proved: int = 0
+    proved_by_index: int = 0
+    uniform: int = 0
+    mutants: int = 0
+    different: int = 0
+    equal_mutants: int = 0
+    equal_proved: int = 0
+    claims: Report = field(default_factory=Report)
+    bad: list[str] = field(default_factory=list)
+    gaps: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+
+def program(seed: int) -> tuple[Generator, Problem, Rng]:
+    """The random problem of a seed; the kind of mesh goes round."""
+    rng = np.random.default_rng([seed, 1])
+    meshes = (
+        Mesh.of(tp=2), Mesh.of(dp=2, tp=2), Mesh.of(tp=2), Mesh.of(tp=3), Mesh.of(tp=1),
+    )  # fmt: skip
+    k = seed % len(meshes)
+    # Three ranks divide no extent but 6 evenly, so they are cut unevenly.
+    g = Generator(rng, meshes[k], uneven=k in (2, 3))
+    outputs = random_program(g, int(rng.integers(3, 12)))
+    return g, live_problem(g.problem(outputs, f"seed {seed}")), rng
+
+
+def fuzz(first: int, last: int, mutants: int = 4, deep: bool = False) -> Stats:
+    """Check the programs of a range of seeds, and some mutants of each."""
+    stats = Stats()
+    for seed in range(first, last):
+        g, problem, rng = program(seed)
+        stats.programs += 1
+        check(stats, f"seed {seed}", problem, rng, g.ranges, deep)
+        done = tries = 0
+        while done < mutants and tries < 12 * mutants:
+            tries += 1
+            try:
+                kind, changed = mutant(problem, rng)
+            except NoMutant:
+                continue
+            done += 1
+            check_mutant(stats, f"seed {seed} mutant {done} {kind}", changed, rng, g.ranges, deep)
+    return stats
+
+
+def check(
+    stats: Stats, what: str, problem: Problem, rng: Rng, ranges: Ranges, deep: bool = False
+) -> None:
+    """A correct program: all claims must be true; count what is proved."""
+    found = inferences(problem, deep)
+    for inference in found:
+        values, report = check_claims(problem, inference, rng, ranges=ranges)
+        if not values.equal:
+            stats.bad.append(f"{what}: the generator is wrong: {values.wrong} {values.fault}")
+        stats.claims.add(report)
+        stats.bad.extend(f"{what}: false claim: {w}" for w in report.wrong)
+    stats.proved += found[-1].holds
+    if len(found) > 1:
+        stats.uniform += 1
+        stats.proved_by_index += found[0].holds
+    if not found[-1].holds:
+        stats.gaps[_ops(problem)] += 1
+
+
+def _ops(problem: Problem) -> str:
+    return " ".join(n.op for n in problem.sequential.nodes)
+
+
+def check_mutant(
+    stats: Stats, what: str, problem: Problem, rng: Rng, ranges: Ranges, deep: bool = False
+) -> None:
+    """A changed program: every claim must be true, and it must hold only if it is equal."""
+    stats.mutants += 1
+    stats.kinds[what.rsplit(" ", 1)[1]] += 1
+    found = inferences(problem, deep)
+    equal = True
+    for _ in range(SAMPLES):
+        equal = equal and agrees(problem, rng, ranges)
+    for inference in found:
+        values, report = check_claims(problem, inference, rng, ranges=ranges)
+        if not values.fault:
+            stats.claims.add(report)
+            stats.bad.extend(f"{what}: false claim: {w}" for w in report.wrong)
+        equal = equal and (values.equal or "is outside" in values.fault)
+        if inference.holds and not equal:
+            how = "by index" if inference.symbolic_ranks else "rank by rank"
+            stats.bad.append(f"{what}: FALSE VERDICT {how}")
+    if equal:
+        stats.equal_mutants += 1
+        stats.equal_proved += any(inference.holds for inference in found)
+    else:
+        stats.different += 1
+
+
+def summary(stats: Stats) -> str:
+    c = stats.claims
+    return "\n".join(
+        [
+            f"{stats.programs} programs, {stats.proved} proved rank by rank; of "
+            f"{stats.uniform} uniform ones {stats.proved_by_index} by the rank as an index",
+            f"{stats.mutants} mutants, {stats.different} different; of {stats.equal_mutants} "
+            f"equal ones {stats.equal_proved} proved",
+            f"{c.checked} claims checked, {c.unknown} unknown, {c.undefined} undefined in part, "
+            f"{len(c.wrong)} wrong",
+            *stats.bad[:40],
+        ]
+    )
+
+
+def agrees(problem: Problem, rng: Rng, ranges: Ranges) -> bool:
+    """Whether the two sides agree on one input. A lookup out of range that no output depends on
+    stops a program, but that is not the question that inference answers."""
+    inputs = sample(problem.sequential, rng, ranges)
+    values = replay(problem, inputs, rng)
+    if "is outside" not in values.fault:
+        return values.equal
+    values = replay(live_problem(problem), inputs, rng)
+    if values.fault and "is outside" not in values.fault:
+        return True  # without its dead code one rank lacks a collective: cannot be told
+    return values.equal
+
+
+if __name__ == "__main__":
+    first, last = int(sys.argv[1]), int(sys.argv[2])
+    result = fuzz(first, last, int(sys.argv[3]) if len(sys.argv) > 3 else 4, "deep" in sys.argv)
+    print(summary(result))  # noqa: T201
