@@ -78,7 +78,7 @@ def explain(topic: str = "", /, *, debug: Debug = False) -> int:
     """Explain a finding code (SP110) or an operator (op:matmul); alone, list the codes.
 
     Args:
-        topic: A code, or op:NAME.
+        topic: A code, op:NAME or lemma:NAME.
     """
     from shardproof.cli.explain import explain_topic
 

@@ -1,4 +1,4 @@
-"""``shardproof explain``: finding codes and operators."""
+"""``shardproof explain``: finding codes, operators and lemmas."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from shardproof.errors import InputError
 
 
 def explain_topic(topic: str) -> int:
-    """Print the explanation of a code or of ``op:NAME``; without a topic, the list of codes."""
+    """Print the explanation of a code, of ``op:NAME`` or of ``lemma:NAME``; without a topic, the
+    list of codes."""
     if not topic:
         lines = [f"{c.code}  {c.title}" for c in known()]
     elif topic.lower().startswith("op:"):
         lines = _operator(topic[3:])
+    elif topic.lower().startswith("lemma:"):
+        lines = _lemma(topic[6:])
     else:
         lines = _code(topic)
     sys.stdout.write("\n".join(lines) + "\n")
@@ -28,7 +31,7 @@ def _code(topic: str) -> list[str]:
         raise InputError(
             f"there is no code {topic!r}",
             where="explain",
-            expected="a code such as SP110, or op:NAME",
+            expected="a code such as SP110, op:NAME or lemma:NAME",
             next_step="`shardproof explain` lists all codes",
         ) from None
     return [f"{code.code}: {code.title}", "", *_parts(code)]
@@ -57,6 +60,17 @@ def _operator(name: str) -> list[str]:
     if op.define is not None:
         lines += ["", "Also defined by simpler operators."]
     return lines
+
+
+def _lemma(name: str) -> list[str]:
+    from shardproof.lemmas.catalogue import known as known_lemmas
+    from shardproof.lemmas.catalogue import page
+    from shardproof.spec.patterns import unknown_name
+
+    lemmas = known_lemmas()
+    if name not in lemmas:
+        raise unknown_name(name, lemmas, "lemma", f"lemma:{name}")
+    return page(lemmas[name])
 
 
 def _fill(text: str, indent: str = "") -> list[str]:
