@@ -181,8 +181,8 @@ def spans(c: Cell, t: Term) -> list[tuple[Size, Size]]:
 
 def repeated(v: Val) -> set[int]:
     """Named values of which a value holds one piece several times along a dim, or pieces in
-    turns (the first row of each, then the second row of each)."""
-    out: set[int] = set()
+    turns (the first row of each, then the second row of each), or only every second row."""
+    out = {t.atom for c in v.cells for t, _ in c.lin if _leaps(c, t)}
     axis = 0
     for factors in v.dims:
         mine = range(axis, axis + len(factors))
@@ -192,6 +192,16 @@ def repeated(v: Val) -> set[int]:
                 out.update(t.atom for t, _ in c.lin if _twice(t, mine) or _shuffled(c, t, mine))
             out |= _in_turns(v.cells, mine)
     return out
+
+
+def _leaps(c: Cell, t: Term) -> bool:
+    """Whether one axis walks a named value in leaps that no other axis fills."""
+    walks = [(j, w) for j, w in enumerate(t.ax) if w is not None]
+    return any(
+        w[1] != 1 and at_least(c.hi[j] - c.lo[j], 2)
+        and not any(u[0] == w[0] and i != j for i, u in walks)
+        for j, w in walks
+    )  # fmt: skip
 
 
 def _twice(t: Term, axes: range) -> bool:

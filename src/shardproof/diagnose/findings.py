@@ -35,6 +35,7 @@ class Findings:
         self.tracer = Tracer(inf, self.facts)
         self.classifier = Classifier(inf, self.facts, self.tracer)
         self.ways = Ways(self.facts, self.tracer)
+        self.located: list[tuple[Finding, Site, Cause]] = []
 
     def all(self) -> list[Finding]:
         """Protocol findings if there are any (nothing after them is meaningful), else one
@@ -149,6 +150,7 @@ class Findings:
         elif cause.wrong is not None:
             finding.secondary = self._sequential_span(cause.wrong)
         finding.notes.extend(self._where_from(site, cause))
+        self.located.append((finding, site, cause))
         return finding
 
     def _collective(self, site: Site, cause: Cause) -> str:

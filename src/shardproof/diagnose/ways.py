@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shardproof.diagnose.classify import Cause
-from shardproof.diagnose.facts import Facts
+from shardproof.diagnose.facts import FACTOR, Facts
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.blocks import Val
 from shardproof.infer.coef import Coef, format_coef
@@ -106,20 +106,34 @@ class Ways:
         return [f"the factor of %{place[1].name} was made by {text}"]
 
     def factor_steps(self, start: Place) -> list[Step]:
-        """The nodes that changed the factor of one named value on the way to ``start``, the last
-        first."""
+        """The nodes that changed the factor on the way to ``start``, the last first: the factor
+        of one named value, then that of the operand from which it comes."""
         out: list[Step] = []
-        way = self.tracer.carriers(start)
-        for after, before in zip(way, way[1:], strict=False):
-            u, v = self.tracer.meaning(before), self.tracer.meaning(after)
-            node = self.tracer.node(after)
-            if u is None or v is None or node is None:
-                continue
-            mine, given = _factors(v), _factors(u)
-            changed = [mine[a] / given[a] for a in mine if a in given and mine[a] != given[a]]
-            if changed:
-                out.append(Step(after, node, changed[0]))
+        todo, seen = [start], {start}
+        while todo and len(seen) < MAX_VISITED:
+            way = self.tracer.carriers(todo.pop())
+            for after, before in zip(way, way[1:], strict=False):
+                by, node = self._changed(before, after), self.tracer.node(after)
+                if by is not None and node is not None:
+                    out.append(Step(after, node, by))
+            above = [p for p in self.tracer.operands(way[-1]) if self._scaled(p) and p not in seen]
+            todo += above
+            seen.update(above)
         return out
+
+    def _changed(self, before: Place, after: Place) -> Coef | None:
+        """By how much an operator changed the factor of a named value, if it did."""
+        u, v = self.tracer.meaning(before), self.tracer.meaning(after)
+        if u is None or v is None:
+            return None
+        mine, given = _factors(v), _factors(u)
+        changed = [mine[a] / given[a] for a in mine if a in given and mine[a] != given[a]]
+        return changed[0] if changed else None
+
+    def _scaled(self, place: Place) -> bool:
+        v = self.tracer.meaning(place)
+        odd = self.facts.oddity(v) if v is not None else None
+        return odd is not None and odd.kind == FACTOR
 
     # ---- integers
 

@@ -1,0 +1,111 @@
+"""Change a distributed program at one place on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType, Value
+from shardproof.ops.base import ShapeError, infer_types
+from shardproof.replay.instantiate import group_ranks
+from shardproof.replay.rewrite import copy_graph
+from shardproof.spec.problem import Problem
+
+AttrsOfRank = Callable[[int], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A new operator on the first result of node ``at`` (an input's position is negative: -1 is
+    the first input), whose result takes the place of that result everywhere behind it."""
+
+    at: int
+    op: str
+    attrs: AttrsOfRank
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Node ``at`` is left out; its first operand takes the place of its result."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Other attributes of node ``at``."""
+
+    at: int
+    attrs: AttrsOfRank
+
+
+Edit = Insert | Remove | Set
+
+
+def apply(problem: Problem, edits: Sequence[Edit], op: str) -> Problem | None:
+    """The problem with the edits made on every rank that runs ``op`` at their place (any operator
+    if empty); None where the result is not well-shaped."""
+    graphs = []
+    for rank, old in enumerate(problem.distributed.graphs):
+        g = copy_graph(old, lambda v: v.type, lambda n: dict(n.attrs))
+        try:
+            # From the back, so that earlier positions stay what they are.
+            for e in sorted(edits, key=lambda e: -e.at):
+                if e.at >= len(g.nodes):
+                    return None
+                if op and e.at >= 0 and g.nodes[e.at].op != op:
+                    continue
+                _one(g, e, rank)
+            _retype(g)
+        except ShapeError:
+            return None
+        graphs.append(g)
+    p = problem.distributed
+    program = Program(p.mesh, graphs, p.spmd, p.inner)
+    return replace(problem, distributed=program)
+
+
+def _one(g: Graph, e: Edit, rank: int) -> None:
+    if isinstance(e, Set):
+        g.nodes[e.at].attrs.update(e.attrs(rank))
+        return
+    if isinstance(e, Remove):
+        node = g.nodes.pop(e.at)
+        _replace(g, node.outputs[0], node.inputs[0], e.at)
+        return
+    old = g.nodes[e.at].outputs[0] if e.at >= 0 else g.inputs[-1 - e.at]
+    attrs = e.attrs(rank)
+    new = Value(f"{old.name}.fix", infer_types(e.op, (old.type,), attrs)[0])
+    _replace(g, old, new, e.at + 1)
+    origin = g.nodes[e.at].origin if e.at >= 0 else g.nodes[0].origin
+    g.nodes.insert(max(e.at + 1, 0), Node(e.op, (old,), attrs, (new,), origin, new.name))
+
+
+def _replace(g: Graph, old: Value, new: Value, start: int) -> None:
+    for n in g.nodes[max(start, 0) :]:
+        if old in n.inputs:
+            n.inputs = tuple(new if v is old else v for v in n.inputs)
+    g.outputs = [new if v is old else v for v in g.outputs]
+
+
+def _retype(g: Graph) -> None:
+    """Check every node; an edit must not change the type of a later value."""
+    for n in g.nodes:
+        types = infer_types(n.op, tuple(v.type for v in n.inputs), n.attrs)
+        if tuple(types) != tuple(v.type for v in n.outputs):
+            raise ShapeError(f"{n.op} has another type after the edit")
+
+
+def group_attrs(mesh: Mesh, axis: str, spmd: bool) -> AttrsOfRank:
+    """The attributes ``group`` and ``group_size`` of a collective along a mesh axis."""
+    size = mesh.extent(axis)
+
+    def attrs(rank: int) -> dict[str, Any]:
+        group: Any = (axis,) if spmd else group_ranks(mesh, rank, (axis,))
+        return {"group": group, "group_size": size}
+
+    return attrs
+
+
+__all__ = ["Edit", "Insert", "Remove", "Set", "TensorType", "apply", "group_attrs"]

@@ -1,0 +1,220 @@
+"""Search for a small change that makes a refuted program refine.
+
+Candidates follow from the kind of finding: insert or remove a reduction, reduce with another
+operation or over another mesh axis, take a factor out, use the sequential attributes, take the
+rank's own slice. Each is made on a copy and decided like any other program; only one after which
+the affected outputs are proved is shown, and what is shown says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from shardproof.diagnose.classify import Cause
+from shardproof.diagnose.edit import Edit, Insert, Remove, Set, apply, group_attrs
+from shardproof.diagnose.facts import FACTOR, Facts
+from shardproof.diagnose.trace import Place, Site, Tracer
+from shardproof.infer.run import Inference, infer
+from shardproof.ir.graph import Node
+from shardproof.report.diagnostic import Finding
+from shardproof.spec.problem import Problem
+
+MAX_CANDIDATES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """``text`` says what to change; ``op`` is the operator at the place of the edits."""
+
+    text: str
+    edits: tuple[Edit, ...]
+    op: str = ""
+
+
+class FixSearch:
+    """Fixes of the findings of one inference over concrete ranks or one graph for all."""
+
+    def __init__(self, inf: Inference, fixed: dict[str, float] | None) -> None:
+        self.inf, self.fixed = inf, fixed
+        self.problem: Problem = inf.problem
+        self.facts = Facts(inf)
+        self.tracer = Tracer(inf, self.facts)
+        self.mesh = self.problem.distributed.mesh
+        self.axes = [a for a, n in self.mesh.axes if n != 1]
+        self.spmd = self.problem.distributed.spmd
+        self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
+
+    def search(self, finding: Finding, site: Site, cause: Cause) -> bool:
+        """Try candidates in order; the first that is proved is written into the finding."""
+        tried: set[str] = set()
+        for c in self._candidates(finding, site, cause):
+            if c.text in tried:
+                continue
+            if len(tried) == MAX_CANDIDATES:
+                break
+            tried.add(c.text)
+            if self._proved(c, set(finding.affected)):
+                finding.fix, finding.fix_verified = c.text, True
+                return True
+        return False
+
+    def _proved(self, c: Candidate, affected: set[str]) -> bool:
+        edited = apply(self.problem, c.edits, c.op)
+        if edited is None:
+            return False
+        result = infer(edited, fixed=self.fixed)
+        if result.schedule is not None and result.schedule.errors:
+            return False
+        still = {j.obligation.seq_output for j in result.judged if not j.holds}
+        before = {name for name, _ in self._open}
+        return not (still & affected) and still <= before
+
+    # ---- candidates
+
+    def _candidates(self, finding: Finding, site: Site, cause: Cause) -> Iterator[Candidate]:
+        if finding.code == "SP121" and len(finding.affected) > 1:
+            yield from self._reduce_outputs(finding)
+        start = cause.wrong or (site.rank, site.value)
+        way = self.tracer.carriers(start)
+        if finding.code in ("SP110", "SP118", "SP121", "SP116"):
+            for place in dict.fromkeys((way[-1], start, *way)):
+                yield from self._reduce(place, "max" if finding.code == "SP116" else "sum")
+        if site.oddity is not None and site.oddity.kind == FACTOR:
+            yield from self._factor(finding, site)
+        for place in dict.fromkeys(((site.rank, site.value), start, *way)):
+            yield from self._change_collective(place)
+        yield from self._attributes(site, cause)
+        for place in dict.fromkeys((start, *way)):
+            yield from self._slice(place)
+
+    def _at(self, place: Place) -> tuple[int, Node | None] | None:
+        """Position of the node that makes a value, or of an input (negative)."""
+        graph = self.problem.distributed.graphs[place[0]]
+        node = self.tracer.node(place)
+        if node is not None:
+            for k, n in enumerate(graph.nodes):
+                if n is node:
+                    return (k, n) if n.outputs and n.outputs[0] is place[1] else None
+            return None
+        for k, v in enumerate(graph.inputs):
+            if v is place[1]:
+                return -1 - k, None
+        return None
+
+    def _reduce(self, place: Place, op: str) -> Iterator[Candidate]:
+        at = self._at(place)
+        if at is None:
+            return
+        k, node = at
+        for axis in self.axes:
+            text = f"all_reduce %{place[1].name} ({op}) over {axis}{_where(node)}"
+            yield Candidate(text, (self._reduction(k, op, axis),), node.op if node else "")
+
+    def _reduction(self, k: int, op: str, axis: str) -> Insert:
+        group = group_attrs(self.mesh, axis, self.spmd)
+        return Insert(k, "all_reduce", lambda rank: {"op": op, **group(rank)})
+
+    def _reduce_outputs(self, finding: Finding) -> Iterator[Candidate]:
+        graph = self.problem.distributed.graphs[0]
+        names = [
+            o.dist_output for o in self.problem.obligations if o.seq_output in finding.affected
+        ]
+        places = [(0, v) for n in names if (v := graph.output(n)) is not None]
+        found = [self._at(p) for p in places]
+        positions = [f[0] for f in found if f is not None]
+        if len(positions) != len(places):
+            return
+        for axis in self.axes:
+            edits = tuple(self._reduction(k, "sum", axis) for k in positions)
+            yield Candidate(f"all_reduce (sum) over {axis}: {', '.join(names)}", edits)
+
+    def _factor(self, finding: Finding, site: Site) -> Iterator[Candidate]:
+        """Take the wrong factor out wherever the program makes it."""
+        ratio = self._ratio(site)
+        if ratio is None:
+            return
+        same: list[tuple[int, Node]] = []
+        for ob in self.problem.obligations:
+            value = self.problem.distributed.graphs[site.rank].output(ob.dist_output)
+            if ob.seq_output not in finding.affected or value is None:
+                continue
+            for other in self.tracer.sites((site.rank, value), None):
+                at = self._at((other.rank, other.value))
+                if self._ratio(other) == ratio and at is not None and at[1] is not None:
+                    same.append((at[0], at[1]))
+        same = list(dict.fromkeys(same))
+        by = 1 / ratio
+        for group in ([*same], same[:1]):
+            if group:
+                edits = tuple(Insert(k, "scale", lambda rank: {"by": by}) for k, _ in group)
+                names = ", ".join(f"%{n.outputs[0].name}" for _, n in group)
+                yield Candidate(f"multiply {names} by {by}{_where(group[0][1])}", edits)
+
+    def _ratio(self, site: Site) -> Fraction | None:
+        if site.oddity is None or site.oddity.kind != FACTOR:
+            return None
+        t, k = site.oddity.terms[0]
+        known = self.facts.factors.get(t.atom)
+        if not known:
+            return None
+        ratio = k / next(iter(known))
+        return ratio if isinstance(ratio, Fraction) else None
+
+    def _change_collective(self, place: Place) -> Iterator[Candidate]:
+        at = self._at(place)
+        if at is None or at[1] is None or "group" not in at[1].attrs:
+            return
+        k, node = at
+        if node.inputs and node.inputs[0].type == node.outputs[0].type:
+            yield Candidate(
+                f"leave out {node.op} %{place[1].name}{_where(node)}", (Remove(k),), node.op
+            )
+        for op in ("sum", "avg", "max"):
+            if "op" in node.attrs and node.attrs["op"] != op:
+                text = f"reduce %{place[1].name} with {op}{_where(node)}"
+                yield Candidate(text, (Set(k, lambda rank, o=op: {"op": o}),), node.op)  # type: ignore[misc]
+        for axis in self.axes:
+            text = f"let {node.op} %{place[1].name} run over {axis}{_where(node)}"
+            yield Candidate(text, (Set(k, group_attrs(self.mesh, axis, self.spmd)),), node.op)
+
+    def _attributes(self, site: Site, cause: Cause) -> Iterator[Candidate]:
+        near = cause.near.node if cause.near is not None else None
+        at = self._at((site.rank, site.value))
+        if near is None or at is None or at[1] is None or near.op != at[1].op:
+            return
+        k, node = at
+        new = {a: x for a, x in near.attrs.items() if node.attrs.get(a) != x and a != "shape"}
+        if new and "group" not in node.attrs:
+            shown = ", ".join(f"{a}={x}" for a, x in new.items())
+            text = (
+                f"use {shown} in %{site.value.name}, as the sequential program does{_where(node)}"
+            )
+            yield Candidate(text, (Set(k, lambda rank: dict(new)),), node.op)
+
+    def _slice(self, place: Place) -> Iterator[Candidate]:
+        """Let every rank take its own part."""
+        at = self._at(place)
+        if at is None or at[1] is None or not {"start", "stop"} <= at[1].attrs.keys() or self.spmd:
+            return
+        k, node = at
+        start, stop = node.attrs["start"], node.attrs["stop"]
+        if not isinstance(start, int) or not isinstance(stop, int):
+            return
+        width = stop - start
+        for axis in self.axes:
+
+            def own(rank: int, axis: str = axis) -> dict[str, Any]:
+                c = self.mesh.coordinates(rank)[axis]
+                return {"start": c * width, "stop": (c + 1) * width}
+
+            text = f"let %{place[1].name} take this rank's {width} along {axis}{_where(node)}"
+            yield Candidate(text, (Set(k, own),), node.op)
+
+
+def _where(node: Node | None) -> str:
+    if node is None or not node.origin.file:
+        return ""
+    return f" (after {node.origin.file}:{node.origin.line})"
