@@ -8,7 +8,7 @@ only to the same operator on equal operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -89,6 +89,7 @@ class Evaluator:
     ) -> Val:
         """The value of one output of an operator."""
         self.types = types
+        before = len(self.table.atoms)
         try:
             if isinstance(algebra, alg.Opaque):
                 raise Unsupported(algebra.reason)
@@ -96,9 +97,29 @@ class Evaluator:
             if rule is None:
                 raise Unsupported(f"{type(algebra).__name__} outside a program")
             result: Val = rule(algebra, list(operands), out)
-            return result
         except (Unsupported, Undecided, ZeroDivisionError) as e:
-            return self.opaque(algebra, operands, out, str(e))
+            result = self.opaque(algebra, operands, out, str(e))
+        if self.undefined and not isinstance(algebra, VIEWS):
+            return self._keep_undefined(operands, result, out, before)
+        return result
+
+    def _keep_undefined(
+        self, operands: Sequence[Val], result: Val, out: TensorType, before: int
+    ) -> Val:
+        """What is computed from undefined contents is undefined: they need not cancel (``u - u``
+        is no zero where ``u`` holds no number). ``before``: atoms made since."""
+        if not self._reads_undefined(t.atom for v in operands for t in _terms(v)):
+            return result
+        for atom in range(before, len(self.table.atoms)):
+            d = self.table.atoms[atom].definition
+            if d is None or self._reads_undefined(t.atom for op in d.operands for t, _ in op):
+                self.undefined.add(atom)
+        if self._reads_undefined(t.atom for t in _terms(result)):
+            return result
+        return self._undefined(alg.Undefined(), [], out)
+
+    def _reads_undefined(self, atoms: Iterable[int]) -> bool:
+        return any(a in self.undefined for a in atoms)
 
     def opaque(self, algebra: Any, operands: Sequence[Val], out: TensorType, reason: str) -> Val:
         """A value known only to be a function of the operands."""
@@ -349,6 +370,13 @@ class Evaluator:
 
 
 # ------------------------------------------------------------------ helpers
+
+
+VIEWS = (alg.Identity, alg.Reshape, alg.Permute, alg.Slice, alg.Concat, alg.Expand)
+
+
+def _terms(v: Val) -> Iterable[Term]:
+    return (t for c in v.cells for t, _ in c.lin)
 
 
 INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
