@@ -136,7 +136,7 @@ class Runner:
             if found is None:
                 self.ev.table.site = (k, v.name)
                 found = blocks.atom_val(self.ev.table.fresh(v.name), v.shape)
-                if self.problem.distributed.spmd or self.problem.distributed.inner is not None:
+                if self._over_ranks():
                     self._mark_rank_dependent(found)  # another unknown on every rank
             env[v] = found
         return env
@@ -164,7 +164,14 @@ class Runner:
             if isinstance(rule, alg.Opaque):
                 self.unknown[rule.reason] = self.unknown.get(rule.reason, 0) + 1
             out.append(self.ev.apply(rule, vals, types, v.type))
+            if isinstance(rule, alg.Opaque | alg.Undefined) and self._over_ranks():
+                self._mark_rank_dependent(out[-1])
         return out
+
+    def _over_ranks(self) -> bool:
+        """Whether a distributed graph is being evaluated for several ranks at once."""
+        program = self.problem.distributed
+        return not self.ev.table.defining and (program.spmd or program.inner is not None)
 
     def _opened(self, op: alg.OpDef, node: Node, vals: Sequence[Val]) -> list[Val] | None:
         """The value by the operator's definition in terms of simpler ones."""
