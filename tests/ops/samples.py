@@ -387,3 +387,26 @@ SAMPLERS["logic"] = _logic
 SAMPLERS["where"] = _where
 SAMPLERS["masked_fill"] = _masked_fill
 _each("take_rows take_along add_rows put_along", _lookup)
+
+# ------------------------------------------------------------------------------ declared calls
+
+
+def _signature_call(op: str, rng: Rng) -> Call:
+    rows, columns, depth = (int(n) for n in rng.integers(1, 4, size=3))
+    text, shapes = [
+        ("i k! -> i k", [(rows, columns)]),
+        ("i k!, k! -> i k", [(rows, columns), (columns,)]),
+        ("i k! -> i", [(rows, columns)]),
+        ("i j, j -> j i", [(rows, columns), (columns,)]),
+        ("t! g d!, s! g d! -> t g d", [(rows, columns, depth), (2, columns, depth)]),
+    ][rng.integers(5)]
+    arrays = tuple(real(rng, dims) for dims in shapes)
+    attrs: dict[str, AttrValue] = {"target": "kernel", "signature": text}
+    if flag(rng):
+        attrs["parameters"] = (int(rng.integers(3)),)
+    if flag(rng):
+        attrs["linear"] = (0,)
+    return Call(op, arrays, attrs)
+
+
+SAMPLERS["signature_call"] = _signature_call

@@ -7,6 +7,7 @@ Importing the package registers all operators. What a declaration holds is in
 from shardproof.ops import (
     arithmetic,
     attention,
+    calls,
     collectives,
     contraction,
     creation,
@@ -24,6 +25,7 @@ from shardproof.ops import (
 __all__ = [
     "arithmetic",
     "attention",
+    "calls",
     "collectives",
     "contraction",
     "creation",

@@ -96,6 +96,8 @@ _TABLE: dict[str, tuple[tuple[TensorType, ...], dict[str, AttrValue]]] = {
     "send": ((_f(*ROWS),), {"dst": 1, "tag": 0, "group": (0, 1), "group_size": 2}),
     "recv": ((), {"src": 0, "tag": 0, "group": (0, 1), "group_size": 2, "shape": ROWS,
                   "dtype": "f32"}),
+    "signature_call": ((_f(B, S, H), _f(H)), {"target": "my_norm",
+                                              "signature": "b s h!, h! -> b s h"}),
     "opaque": ((_f(*ROWS),), {"target": "my_kernel", "shape": ROWS, "dtype": "f32"}),
 }  # fmt: skip
 

@@ -139,7 +139,9 @@ class InputRelation:
             where = f"constant {v.name}, {label}"
             value = lowering.define(v.name, {}, v.name, where)
             lowering.returns(v.name, value, v.type, where)
-            self._say("constant", "its value is not printed; assumed the same on both sides", v.name)
+            self._say(
+                "constant", "its value is not printed; assumed the same on both sides", v.name
+            )
         elif self.free.get(v.name) is not None:
             self._say("relation", "free: any value on any rank", v.name)
         else:

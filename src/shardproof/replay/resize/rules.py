@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
-from shardproof.ir.graph import Graph, Node
+from shardproof.ir.graph import Graph, Node, is_bool
 from shardproof.ops import base as alg
 from shardproof.replay.errors import NotReplayable
 from shardproof.replay.resize.analysis import Analysis, Count, Tensor
@@ -73,6 +73,8 @@ def _linear(
     if all(abs(c) == 1 for c in algebra.coefs):
         a.flow(*ins, out)
         a.literal(node, "by", out)
+    elif is_bool(node.inputs[0].dtype):
+        a.literal(node, "by", out)  # an offset where a mask holds, else 0
     elif len(ins) == 1 and ins[0].summed:
         _count(a, node, "by", algebra.coefs[0], ins[0].summed)
 
@@ -81,6 +83,8 @@ def _monomial(
     a: Analysis, node: Node, algebra: alg.Monomial, ins: Sequence[Tensor], out: Tensor
 ) -> None:
     _elementwise(a, node, algebra, ins, out)
+    if any(is_bool(v.dtype) for v in node.inputs):
+        a.flow(*ins, out)  # an integer where a mask holds, else 0
     if len(ins) != 2 or set(map(abs, algebra.exponents)) != {1}:
         return
     for x, other, exponent in zip(ins, reversed(ins), reversed(algebra.exponents), strict=True):

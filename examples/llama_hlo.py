@@ -1,0 +1,1 @@
+../src/shardproof/examples/llama_hlo.py

@@ -1,0 +1,1 @@
+../src/shardproof/examples/qwen2.py

@@ -1,0 +1,1 @@
+"""HLO text: a parser, and the lowering of one module to one core graph a rank."""
