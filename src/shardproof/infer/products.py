@@ -54,6 +54,8 @@ class Products:
         self, lo: Box, hi: Box, operands: Sequence[tuple[Lin, Fraction]], bound: Sequence[int] = ()
     ) -> list[tuple[Term, Coef]]:
         """All products of one term an operand, each contracted over the ``bound`` axes."""
+        if any(not lin for lin, _ in operands):
+            self._divides(operands)
         combos: list[tuple[Coef, list[Factor]]] = [(ONE, [])]
         for lin, power in self._opened(operands, lo, hi):
             if power == 1:
@@ -255,6 +257,8 @@ class Products:
         if d is None or atom in self.table.complete:
             return
         kept = [p for p, op in enumerate(d.operands) if op[0][0].atom not in self.table.complete]
+        if len({(d.operands[p][0][0].atom, d.operands[p][0][1]) for p in kept}) < len(kept):
+            return  # two factors of one value: which place is which would be a guess
         factors: list[Factor] = [(d.operands[p][0][0], exponent(d.operands[p][0][1])) for p in kept]
         rest = self.product_term(d.lo, d.hi, factors)
         if len(kept) == 1:
@@ -381,9 +385,19 @@ class Products:
     def _assume_nonzero(self, t: Term) -> None:
         """``x / x = 1`` holds where ``x`` is not zero, that is where both programs are defined."""
         self.fire(lemmas.CANCELLED)
-        if self.positive(t):
-            return
-        text = f"{self.table.atoms[t.atom].name} is nowhere zero (the program divides by it)"
+        if not self.positive(t):
+            self.assume(
+                f"{self.table.atoms[t.atom].name} is nowhere zero (the program divides by it)"
+            )
+
+    def _divides(self, operands: Sequence[tuple[Lin, Fraction]]) -> None:
+        """Zero divided by ``x`` is zero where ``x`` is not zero."""
+        for lin, e in operands:
+            if e < 0 and not self.table.defining and not all(self.positive(t) for t, _ in lin):
+                name = " + ".join(self.table.atoms[t.atom].name for t, _ in lin[:3])
+                self.assume(f"{name} is nowhere zero (the program divides by it)")
+
+    def assume(self, text: str) -> None:
         if text not in self.assumed:
             self.assumed.append(text)
 
