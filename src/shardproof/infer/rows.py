@@ -43,6 +43,9 @@ class Rows:
             inner = self._argument(t, LOG)
             if inner is not None and isinstance(c, Fraction) and c.denominator == 1:
                 # exp(n log u) = u ** n where log u is defined.
+                if not all(self.products.positive(u) for u, _ in inner):
+                    name = " + ".join(self.table.atoms[u.atom].name for u, _ in inner[:3])
+                    self.products.assume(f"{name} is positive (the program takes its logarithm)")
                 scale, more = self.products._powered(lo, hi, inner, c)
                 coef = coef * scale
                 factors += more
