@@ -154,7 +154,8 @@ def test_hung_worker_is_removed_and_may_come_back(tmp_path: Path, mode: str) -> 
     run.go()
     waker.join()
     run.check()
-    assert sum(r["kind"] == "join" for r in run.records()) == 4
+    # Three at the start, and the one that woke up (more if the machine was too busy).
+    assert sum(r["kind"] == "join" for r in run.records()) >= 4
     assert len(run.results) == 3
 
 
@@ -187,7 +188,9 @@ def test_worker_joins_late(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["local", "immediate"])
 def test_too_few_workers_is_a_clear_error(tmp_path: Path, mode: str) -> None:
-    few = Faults(min_workers=2, hang=1.5, collective=1.5, round=4.0, reconnect=20.0)
+    few = Faults(
+        min_workers=2, wait_for_workers=0.0, hang=1.5, collective=1.5, round=4.0, reconnect=20.0
+    )
     run = Run(
         config(tmp_path, mode, workers=2, faults=few),
         replace_dead=False,

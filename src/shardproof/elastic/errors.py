@@ -23,5 +23,9 @@ class ServerLost(ElasticError):
     """The coordination server stopped answering; the run resumes from its last checkpoint."""
 
 
+class RunOver(ElasticError):
+    """The run ended while this worker was away, so it has no final weights to return."""
+
+
 class Evicted(ElasticError):
     """The server removed this worker (it hung or lost its connection); it has to join again."""

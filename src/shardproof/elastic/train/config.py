@@ -41,7 +41,7 @@ class Faults:
     """
 
     min_workers: int = 1
-    wait_for_workers: float = 0.0
+    wait_for_workers: float = 10.0
     hang: float = 60.0
     collective: float = 30.0
     round: float = 90.0

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardproof.elastic.errors import Evicted, TooFewWorkers
+from shardproof.elastic.errors import Evicted, RunOver, TooFewWorkers
 from shardproof.elastic.policies import Action, Policy
 
 from .config import TrainConfig
@@ -187,12 +187,18 @@ class Coordinator:
             return self.attempt
 
     def _my_attempt(self, member: Member, seen: int) -> bool:
+        if self.finished and not any(m.current for m in self.members.values()):
+            # Without this a late comer would find nobody with weights, and start the end again
+            # from the last checkpoint.
+            raise RunOver(f"the run ended before worker {member.worker} joined")
         self._open_attempt()
         attempt = self.attempt
         return attempt is not None and attempt.number >= seen and member.worker in attempt.ranks
 
     def _open_attempt(self) -> None:
         """Start an attempt if every live member of the superstep has arrived."""
+        if self.finished:
+            return
         if self.attempt is not None and self.attempt.outcome is None:
             return
         current = [m for m in self.members.values() if m.current]

@@ -34,6 +34,10 @@ class Ledger:
         self._file.write(json.dumps({"kind": kind, **values}) + "\n")
         self._file.flush()
 
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
 
 def _drop_partial_line(path: Path) -> None:
     """A record cut short by a crash was never acknowledged: remove it."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from shardproof.elastic.errors import ElasticError, Evicted, TooFewWorkers
+from shardproof.elastic.errors import ElasticError, Evicted, RunOver, TooFewWorkers
 
 from .config import TrainConfig
 from .coordinator import Coordinator, Member
@@ -89,6 +89,9 @@ class Server:
         except TooFewWorkers as error:
             _try_send(channel, {"error": "too-few", "message": str(error)})
             cause = "too few workers"
+        except RunOver as error:
+            _try_send(channel, {"error": "over", "message": str(error)})
+            cause = "finished"
         except Evicted as error:
             _try_send(channel, {"error": "evicted", "message": str(error)})
         except (OSError, RuntimeError) as error:

@@ -13,7 +13,7 @@ import socket
 import time
 from typing import Any, TypeAlias
 
-from shardproof.elastic.errors import Evicted, ServerLost, TooFewWorkers
+from shardproof.elastic.errors import Evicted, RunOver, ServerLost, TooFewWorkers
 
 Message: TypeAlias = dict[str, Any]
 
@@ -65,8 +65,8 @@ class Client:
     def call(self, method: str, **values: Any) -> Message:
         """Send a request and wait for its answer.
 
-        Raises ServerLost if the connection breaks, Evicted if the server has removed this worker
-        and TooFewWorkers if the run is over for lack of workers.
+        Raises ServerLost if the connection breaks, Evicted if the server has removed this worker,
+        RunOver if the run has ended and TooFewWorkers if it ended for lack of workers.
         """
         self.begin(method, **values)
         return self.end()
@@ -85,6 +85,8 @@ class Client:
             raise ServerLost("the server closed the connection")
         if answer.get("error") == "evicted":
             raise Evicted(str(answer.get("message")))
+        if answer.get("error") == "over":
+            raise RunOver(str(answer.get("message")))
         if answer.get("error") == "too-few":
             raise TooFewWorkers(str(answer.get("message")))
         if "error" in answer:
