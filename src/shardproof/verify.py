@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.findings import Findings
+from shardproof.diagnose.fixes import FixSearch
 from shardproof.infer.run import Inference, infer
 from shardproof.replay.compare import replay_problem
 from shardproof.replay.errors import NotReplayable
@@ -229,7 +230,8 @@ def _refute(
     say: Progress,
 ) -> None:
     say("looking for the cause")
-    findings = Findings(inf).all()
+    found_by = Findings(inf)
+    findings = found_by.all()
     verdict.findings = findings
     if _protocol_error(inf):
         verdict.status = "refuted"
@@ -243,6 +245,8 @@ def _refute(
             verdict.status = "refuted"
             _attach(found, findings, verdict)
             _note_unwitnessed(found, findings, fixed)
+            say("looking for a fix")
+            _find_fixes(inf, found_by, findings, fixed)
     if verdict.status == "unproved":
         _explain_unproved(inf, verdict)
 
@@ -264,6 +268,20 @@ def _attach(found: Search, findings: list[Finding], verdict: Verdict) -> None:
     for o in verdict.outputs:
         if o.seq_output == c.output:
             o.status = "refuted"
+
+
+def _find_fixes(
+    inf: Inference,
+    found_by: Findings,
+    findings: list[Finding],
+    fixed: dict[str, float] | None,
+) -> None:
+    """Propose a change for each finding, where one is found and proved."""
+    search_for = FixSearch(inf, fixed)
+    shown = {id(f) for f in findings}
+    for finding, site, cause in found_by.located:
+        if id(finding) in shown:
+            search_for.search(finding, site, cause)
 
 
 def _note_unwitnessed(

@@ -16,13 +16,14 @@ from typing import Any
 from shardproof.diagnose.classify import Cause
 from shardproof.diagnose.edit import Edit, Insert, Remove, Set, apply, group_attrs
 from shardproof.diagnose.facts import FACTOR, Facts
+from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.run import Inference, infer
 from shardproof.ir.graph import Node
 from shardproof.report.diagnostic import Finding
 from shardproof.spec.problem import Problem
 
-MAX_CANDIDATES = 16
+MAX_CANDIDATES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +80,22 @@ class FixSearch:
             yield from self._reduce_outputs(finding)
         start = cause.wrong or (site.rank, site.value)
         way = self.tracer.carriers(start)
+        mine = [p for p in site.operands if p[0] == site.rank]
+        near = [
+            (site.rank, site.value),
+            start,
+            *way,
+            *(q for p in mine for q in self.tracer.carriers(p)),
+        ]
+        for place in dict.fromkeys(near):
+            yield from self._change_collective(place)
         if finding.code in ("SP110", "SP118", "SP121", "SP116"):
             for place in dict.fromkeys((way[-1], start, *way)):
                 yield from self._reduce(place, "max" if finding.code == "SP116" else "sum")
         if site.oddity is not None and site.oddity.kind == FACTOR:
             yield from self._factor(finding, site)
-        for place in dict.fromkeys(((site.rank, site.value), start, *way)):
-            yield from self._change_collective(place)
         yield from self._attributes(site, cause)
-        for place in dict.fromkeys((start, *way)):
+        for place in dict.fromkeys(near):
             yield from self._slice(place)
 
     def _at(self, place: Place) -> tuple[int, Node | None] | None:
@@ -137,11 +145,15 @@ class FixSearch:
         if ratio is None:
             return
         same: list[tuple[int, Node]] = []
-        for ob in self.problem.obligations:
-            value = self.problem.distributed.graphs[site.rank].output(ob.dist_output)
-            if ob.seq_output not in finding.affected or value is None:
+        for j in self.inf.judged:
+            value = self.problem.distributed.graphs[j.graph].output(j.obligation.dist_output)
+            if j.holds or j.graph != site.rank or value is None:
                 continue
-            for other in self.tracer.sites((site.rank, value), None):
+            if j.obligation.seq_output not in finding.affected or j.found is None:
+                continue
+            assert j.expected is not None
+            wrong = suspects(self.inf.evaluator.table, j.found, j.expected)
+            for other in self.tracer.sites((site.rank, value), wrong):
                 at = self._at((other.rank, other.value))
                 if self._ratio(other) == ratio and at is not None and at[1] is not None:
                     same.append((at[0], at[1]))
@@ -164,10 +176,9 @@ class FixSearch:
         return ratio if isinstance(ratio, Fraction) else None
 
     def _change_collective(self, place: Place) -> Iterator[Candidate]:
-        at = self._at(place)
-        if at is None or at[1] is None or "group" not in at[1].attrs:
+        k, node = self._at(place) or (0, None)
+        if node is None or "group" not in node.attrs:
             return
-        k, node = at
         if node.inputs and node.inputs[0].type == node.outputs[0].type:
             yield Candidate(
                 f"leave out {node.op} %{place[1].name}{_where(node)}", (Remove(k),), node.op
@@ -182,10 +193,9 @@ class FixSearch:
 
     def _attributes(self, site: Site, cause: Cause) -> Iterator[Candidate]:
         near = cause.near.node if cause.near is not None else None
-        at = self._at((site.rank, site.value))
-        if near is None or at is None or at[1] is None or near.op != at[1].op:
+        k, node = self._at((site.rank, site.value)) or (0, None)
+        if near is None or node is None or near.op != node.op:
             return
-        k, node = at
         new = {a: x for a, x in near.attrs.items() if node.attrs.get(a) != x and a != "shape"}
         if new and "group" not in node.attrs:
             shown = ", ".join(f"{a}={x}" for a, x in new.items())
@@ -196,10 +206,9 @@ class FixSearch:
 
     def _slice(self, place: Place) -> Iterator[Candidate]:
         """Let every rank take its own part."""
-        at = self._at(place)
-        if at is None or at[1] is None or not {"start", "stop"} <= at[1].attrs.keys() or self.spmd:
+        k, node = self._at(place) or (0, None)
+        if node is None or not {"start", "stop"} <= node.attrs.keys() or self.spmd:
             return
-        k, node = at
         start, stop = node.attrs["start"], node.attrs["stop"]
         if not isinstance(start, int) or not isinstance(stop, int):
             return
