@@ -41,7 +41,9 @@ def mlp(
     o = b.emit("matmul", b.emit("exp", b.emit("matmul", x, w1)), w2)
     y = b.emit("add", x, b.emit_all("rms_norm", o, naxes=1, eps=Fraction(1, 1000))[0])
     sequential = b.returns(y, names=("y",))
-    graphs, relation, expected = [], [], []
+    graphs: list[Graph] = []
+    relation: list[Graph] = []
+    expected: list[Graph | None] = []
     for r in range(N):
         b = _builder(f"rank{r}")
         x = b.input("x", "f32", (S, D))
