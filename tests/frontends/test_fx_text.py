@@ -106,12 +106,21 @@ def test_annotations(text: str, expected: FxType) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "f32", "q8[4]", "f32[", "f32[-1]", "f32[a.b]", "Sym()", "Sym(f(x))", "f32[s0//3]",
+    "text", ["", "f32", "q8[4]", "f32[", "f32[-1]", "f32[a.b]", "Sym()", "Sym(f(x))",
              "f32[" + "1, " * 40 + "]", "f32[" + "9" * 2000 + "]"]
 )  # fmt: skip
 def test_wrong_annotations(text: str) -> None:
     with pytest.raises(FxSyntaxError):
         parse_annotation(text)
+
+
+def test_sizes_without_a_polynomial_are_unknowns() -> None:
+    texts = ["(s0//3)", "(s0//2)", "Max(1, s0 - 2)", "Max(1, s0 + 2)", "Mod(s0, 3)"]
+    (*shape,) = parse_annotation(f"f32[{', '.join(texts)}]").shape
+    assert len(set(shape)) == len(texts)
+    assert parse_annotation("f32[2*(s0//3)]").shape == (2 * shape[0],)
+    assert [str(n).isidentifier() for n in shape] == [True, True, True, False, True]
+    assert shape[3] == symbol("s0") + 2
 
 
 def test_nested_calls_are_data() -> None:

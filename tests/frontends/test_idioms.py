@@ -392,6 +392,16 @@ def test_symbolic_sizes() -> None:
     assert [v.name for v in result.graph.inputs] == ["x"]
 
 
+def test_undecided_sizes_are_opaque() -> None:
+    lines = [f'a: "f32[(s0//2)]" = {A}slice.Tensor(x, 0, 0, n)',
+             f'y: "f32[(s0//2)]" = {A}neg.default(a)']  # fmt: skip
+    result = imported(*lines, inputs='n: "Sym((s0//2))", x: "f32[s0]"')
+    assert result.unknown == {"aten.slice.Tensor": 1}
+    assert "slice bound" in result.reasons["aten.slice.Tensor"]
+    (assumption,) = result.assumptions
+    assert assumption.text.startswith("the size n_s0_div_2_")
+
+
 def test_log_sigmoid_forward() -> None:
     lines = [f"t = {A}log_sigmoid_forward.default(x)", 'y: "f32[4, 2]" = t[0]']
     got = output(imported(*lines), x=np.zeros((4, 2)))

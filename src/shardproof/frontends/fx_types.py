@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -149,8 +150,18 @@ def arithmetic(op: str, xs: tuple[Size, ...]) -> Size:
     """Apply one printed arithmetic operator to sizes."""
     try:
         return _arithmetic(op, xs)
-    except (Undecided, ZeroDivisionError) as e:
+    except ZeroDivisionError as e:
         raise FxSyntaxError(f"size arithmetic {op!r}: {e}") from e
+    except Undecided:
+        # No polynomial: an unknown of its own, the same one wherever the same text stands. What
+        # is proved for all its values holds for the one that it has.
+        return symbol(_name(f"_{_WORDS.get(op, op)}_".join(map(str, xs))))
+
+
+def _name(text: str) -> str:
+    """An identifier for an expression; the digest keeps ``a - 1`` and ``a + 1`` apart."""
+    digest = hashlib.blake2s(text.encode(), digest_size=4).hexdigest()
+    return "n_" + re.sub(r"\W+", "_", text)[:40] + "_" + digest
 
 
 _Binary = Callable[[Size, Size], Size]
@@ -163,6 +174,8 @@ _BINARY: dict[str, _Binary] = {
     "Max max": smax,
     "Min min": smin,
 }
+_WORDS = {"//": "div", "/": "div", "FloorDiv": "div", "CleanDiv": "div", "%": "mod",
+          "Mod": "mod", "PythonMod": "mod"}  # fmt: skip
 _BY_NAME = {name: fn for names, fn in _BINARY.items() for name in names.split()}
 
 

@@ -17,7 +17,8 @@ from shardproof.frontends.fx_lexer import Dotted, Item, Ref
 from shardproof.frontends.fx_text import FxGraph, FxStatement
 from shardproof.frontends.scope import Scope
 from shardproof.ir.graph import NO_ORIGIN, Graph, Value, is_bool, is_float, is_integer
-from shardproof.ir.sizes import Poly, symbols
+from shardproof.ir.sizes import Poly, Undecided, symbols
+from shardproof.ops.base import ShapeError
 
 _MEANINGLESS = frozenset("layout device pin_memory memory_format non_blocking generator".split())
 _FUNCTIONALIZED = "higher_order.auto_functionalized"
@@ -50,12 +51,13 @@ class Lowering(Scope):
         return self.graph
 
     def _assume_sizes(self) -> None:
-        """A size that depends on the data (``u0``) might be 0; symbols are at least 1."""
+        """A size that depends on the data (``u0``), or a quotient, might be 0; symbols are at
+        least 1."""
         shapes = [v.shape for v in self.graph.values()]
         found = {s.name for shape in shapes for n in shape if isinstance(n, Poly)
                  for s in symbols(n)}  # fmt: skip
         for name in sorted(found):
-            if name.startswith("u"):
+            if not (name[0] == "s" and name[1:].isdigit()):
                 self.record.assume("condition", f"the size {name} is at least 1")
 
     def _read_ahead(self) -> None:
@@ -191,14 +193,15 @@ class Lowering(Scope):
         try:
             result = apply()
         except Unsupported as e:
-            # Nodes emitted before the rule gave up would be dead.
-            del self.graph.nodes[mark[0] :]
-            del self.graph.inputs[mark[1] :]
-            self.ctx.created = []
+            self._give_up(mark)
             result = self._opaque(s, target, args, kwargs, str(e))
         except (InputError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as e:  # a rule on hostile arguments may fail in any way
+            if _symbolic(e, (args, kwargs)):
+                self._give_up(mark)
+                self._define(s, self._opaque(s, target, args, kwargs, _reason(e)))
+                return
             what = f"the arguments of {target} do not fit: {_reason(e)}"
             if self.user_kernel(target):
                 what = f"your kernel for {target} failed: {type(e).__name__}: {_reason(e)}"
@@ -209,6 +212,12 @@ class Lowering(Scope):
                 "check that the dump was not altered; if it was not, please report this line",
             ) from e
         self._define(s, result)
+
+    def _give_up(self, mark: tuple[int, int]) -> None:
+        """Drop the nodes that a rule emitted before it gave up: they would be dead."""
+        del self.graph.nodes[mark[0] :]
+        del self.graph.inputs[mark[1] :]
+        self.ctx.created = []
 
     # -- results
 
@@ -333,6 +342,13 @@ def _kind(dtype: str) -> str:
     if is_bool(dtype):
         return "boolean"
     return "integer" if is_integer(dtype) else "float" if is_float(dtype) else "complex"
+
+
+def _symbolic(e: Exception, operands: Any) -> bool:
+    """Whether a shape rule failed on symbols: that is no fault of the input."""
+    return isinstance(e, ShapeError | Undecided) and any(
+        isinstance(n, Poly) for v in _values(operands) for n in v.shape
+    )
 
 
 def _values(x: Any) -> list[Value]:

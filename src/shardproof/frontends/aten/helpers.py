@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from shardproof.ir.graph import AttrValue, TensorType, Value, is_bool, is_float, is_integer
+from shardproof.ir.graph import AttrValue, Value, is_bool, is_float, is_integer
 from shardproof.ir.sizes import Poly, Size, Undecided, at_least, div_mod, product, smin
 from shardproof.ops.base import Scalar, ShapeError
 from shardproof.ops.shapes import broadcast, promote
@@ -287,8 +287,3 @@ def scalar_dtype(x: Any, like: Value) -> str:
     if isinstance(x, int | Poly) or (isinstance(x, Fraction) and x.denominator == 1):
         return "i64" if is_bool(like.dtype) else like.dtype
     return like.dtype if is_float(like.dtype) else "f32"
-
-
-def typed(dtype: str, shape: Sequence[Size]) -> TensorType:
-    """A tensor type."""
-    return TensorType(dtype, tuple(shape))
