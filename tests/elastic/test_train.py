@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +24,8 @@ from shardproof.elastic.events import read_events  # noqa: E402
 from shardproof.elastic.policies import POLICIES, make_policy  # noqa: E402
 from shardproof.elastic.train import Sgd, train  # noqa: E402
 from shardproof.elastic.train.checkpoint import load  # noqa: E402
-from shardproof.elastic.train.config import Pace, TrainConfig  # noqa: E402
+from shardproof.elastic.train.config import Faults, Pace, TrainConfig  # noqa: E402
+from shardproof.elastic.train.ledger import effective, read_ledger, tickets_in  # noqa: E402
 from shardproof.elastic.train.optim import AdamW, Average, OuterSgd  # noqa: E402
 
 BARRIERS = sorted(name for name in POLICIES if make_policy(name).barriers)
@@ -119,6 +127,56 @@ def test_train_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert accuracy(model) > 0.9
     assert result.history[-1][2] == pytest.approx(accuracy(model))
     assert [count for _, count, _ in result.history] == sorted(c for _, c, _ in result.history)
+
+
+@pytest.mark.slow
+def test_train_survives_the_death_of_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real server process is killed twice; rank 0 starts it again; training goes on."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+    inputs = torch.randn(64, 4)
+    targets = (inputs[:, 0] > 0).long()
+
+    def strike() -> None:
+        ledger = tmp_path / "ledger.jsonl"
+        for commits in (10, 30):
+            while not ledger.exists() or ledger.read_text().count('"commit"') < commits:
+                time.sleep(0.01)
+            os.kill(json.loads((tmp_path / "server.json").read_text())["pid"], signal.SIGKILL)
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    result = train(
+        nn.Linear(4, 2), (inputs, targets), loss=nn.functional.cross_entropy, policy="bsp",
+        iterations=150, batch_size=16, workdir=tmp_path, checkpoint_every=4,
+        pace=Pace(seconds=0.02), faults=Faults(server_restarts=2, reconnect=60.0),
+    )  # fmt: skip
+    thread.join()
+    records = read_ledger(tmp_path / "ledger.jsonl")
+    resumes = [r for r in records if r["kind"] == "resume"]
+    assert len(resumes) == 2
+    assert all(r["version"] % 4 == 0 and r["version"] > 0 for r in resumes)
+    assert result.committed >= 150
+    tickets = list(tickets_in(effective(records)))
+    assert len(tickets) == len(set(tickets))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["elastic", "ssp"])
+def test_example_under_torchrun(tmp_path: Path, policy: str) -> None:
+    pytest.importorskip("sklearn")
+    root = Path(__file__).parents[2]
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4",
+        str(root / "examples" / "elastic_digits.py"), "--workdir", str(tmp_path / "run"),
+        "--iterations", "400", "--policy", policy,
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    last = done.stdout.strip().splitlines()[-1]
+    assert float(last.split()[-1]) > 0.8, done.stdout
 
 
 @pytest.mark.parametrize(
