@@ -25,6 +25,7 @@ from shardproof.elastic.policies import POLICIES, make_policy  # noqa: E402
 from shardproof.elastic.train import Sgd, train  # noqa: E402
 from shardproof.elastic.train.checkpoint import load  # noqa: E402
 from shardproof.elastic.train.config import Faults, Pace, TrainConfig  # noqa: E402
+from shardproof.elastic.train.launch import ServerProcess  # noqa: E402
 from shardproof.elastic.train.ledger import effective, read_ledger, tickets_in  # noqa: E402
 from shardproof.elastic.train.optim import AdamW, Average, OuterSgd  # noqa: E402
 
@@ -86,6 +87,29 @@ def test_checkpoint_holds_the_state_of_its_version(tmp_path: Path) -> None:
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
     with pytest.raises(InvalidInput, match="no checkpoint"):
         load(tmp_path, "00000007-none", job.state_names(), blank.tensors())
+
+
+@pytest.mark.parametrize("mode", ["local", "immediate"])
+def test_resume_after_everything_has_stopped(tmp_path: Path, mode: str) -> None:
+    """A second run in the same directory continues from the checkpoint, exactly."""
+    check_run(tmp_path, mode, "elastic", checkpoint_every=2)
+    for result in tmp_path.glob("result-*.pt"):
+        result.unlink()
+    config = TrainConfig(
+        str(tmp_path), mode=mode, policy="bsp", steps=4, workers=2, iterations=50,
+        checkpoint_every=2, optimizer=Sgd(0.05, momentum=0.5).to_json(),
+    )  # fmt: skip
+    run = Run(config)
+    run.go()
+    run.check()
+    [resume] = [r for r in run.records() if r["kind"] == "resume"]
+    assert resume["version"] > 0
+
+
+def test_a_directory_holds_one_run(tmp_path: Path) -> None:
+    TrainConfig(str(tmp_path), seed=1).write(tmp_path / "config.json")
+    with pytest.raises(InvalidInput, match="holds a run with seed 1, this one has 2"):
+        ServerProcess.start(TrainConfig(str(tmp_path), seed=2))
 
 
 def test_events_account_for_the_iterations(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def train(
     evaluate: Callable[[nn.Module], float] | None = None,
     pace: Pace | None = None,
     faults: Faults | None = None,
+    host: str = "127.0.0.1",
 ) -> TrainResult:
     """Train ``model`` under a synchronisation policy; every process of the job calls this.
 
@@ -71,7 +72,9 @@ def train(
     output, targets), a mean over the batch. policy: a name of ``make_policy``. mode: ``local``,
     ``immediate``, or ``auto`` (immediate for policies without barriers, else local). steps: cap on
     iterations between barriers. iterations: of all workers together. workdir: for the ledger,
-    events and checkpoints; shared by all processes.
+    events and checkpoints, shared by all processes; if it holds an earlier run with the same
+    settings, that run goes on from its last checkpoint. host: address of rank 0's machine, which
+    the server listens on.
 
     Processes: started by torchrun, rank 0 also starts the server. To survive the death of workers
     start each in its own torchrun, with SHARDPROOF_SERVER=host:port in the environment, since
@@ -94,13 +97,13 @@ def train(
         steps=steps,
         workers=size,
         iterations=iterations,
-        batches_per_epoch=source.batches,
         weighting=weighting,
         checkpoint_every=checkpoint_every,
         snapshot_every=snapshot_every,
         seed=seed,
         optimizer=inner.to_json(),
         faults=faults or Faults(),
+        host=host,
     )
     job = make_job(model, source, loss, config, inner, outer or Average(), pace or Pace())
     server = ServerProcess.start(config) if rank == 0 and _own_server() else None

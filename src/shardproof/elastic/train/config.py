@@ -56,7 +56,7 @@ class TrainConfig:
     mode: ``local`` or ``immediate``. policy: a name known to ``make_policy``, or
     ``module:factory``, called with ``steps``, which caps staleness. workers: number to wait
     for at the start. iterations: the run ends at the first barrier (immediate: push) at which this
-    many have been committed. batches_per_epoch: batches of one pass over the data.
+    many have been committed. weighting: ``uniform`` or ``steps``, of workers at a barrier.
     checkpoint_every: supersteps (immediate: pushes) between checkpoints, 0 for none.
     snapshot_every: committed iterations between weight snapshots for later evaluation, 0 for none.
     optimizer: JSON form of the optimizer, which the server applies in immediate mode.
@@ -68,7 +68,6 @@ class TrainConfig:
     steps: int = 15
     workers: int = 1
     iterations: int = 100
-    batches_per_epoch: int = 1
     weighting: str = "uniform"
     checkpoint_every: int = 0
     snapshot_every: int = 0
@@ -85,7 +84,7 @@ class TrainConfig:
             raise InvalidInput("timeouts must satisfy 0 < collective < round")
         if ":" not in self.policy:
             _one_of("policy", self.policy, sorted(POLICIES))
-        for name in ("steps", "workers", "iterations", "batches_per_epoch"):
+        for name in ("steps", "workers", "iterations"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.mode == "local" and self.policy in {"asp", "ssp", "dssp"}:

@@ -9,20 +9,19 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import torch.distributed
 
-from shardproof.elastic.errors import InvalidInput, ServerLost
+from shardproof.elastic.errors import InvalidInput
 
 from .config import TrainConfig
 
 # The name is not exported explicitly, so type checkers cannot see it.
 _dist: Any = torch.distributed
 
-_START = 60.0
+_IDENTITY = ("mode", "seed", "optimizer", "weighting")
 _KEY = "shardproof/server"
 
 
@@ -51,6 +50,7 @@ class ServerProcess:
         """Write the configuration and start the server on a free port, which it keeps."""
         workdir = Path(config.workdir)
         workdir.mkdir(parents=True, exist_ok=True)
+        _check_same_run(config, workdir / "config.json")
         (workdir / "server.json").unlink(missing_ok=True)
         values = {**config.__dict__, "port": config.port or free_port(config.host)}
         fixed = TrainConfig(**values)
@@ -87,6 +87,20 @@ class ServerProcess:
             self._process = self._spawn()
 
 
+def _check_same_run(config: TrainConfig, path: Path) -> None:
+    """A directory with a run in it can only be used to continue that run."""
+    if not path.exists():
+        return
+    earlier = TrainConfig.read(path)
+    for name in _IDENTITY:
+        before, now = getattr(earlier, name), getattr(config, name)
+        if before != now:
+            raise InvalidInput(
+                f"{path.parent.name} holds a run with {name} {before!r}, this one has {now!r}; "
+                "use another workdir"
+            )
+
+
 def free_port(host: str) -> int:
     """A port that is free now."""
     with socket.create_server((host, 0)) as probe:
@@ -115,15 +129,3 @@ def find_server(rank: int, server: ServerProcess | None) -> tuple[str, int]:
 
 # Rank 0 may host the store, which the other ranks read after it has moved on.
 _keep_alive: list[Any] = []
-
-
-def wait_for_server(workdir: Path, seconds: float = _START) -> tuple[str, int]:
-    """Address from ``server.json`` once the server has written it; ServerLost if it never does."""
-    deadline = time.monotonic() + seconds
-    path = workdir / "server.json"
-    while not path.exists():
-        if time.monotonic() > deadline:
-            raise ServerLost(f"the server did not start within {seconds:g} s")
-        time.sleep(0.02)
-    found = json.loads(path.read_text())
-    return found["host"], found["port"]
