@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from shardproof.report.diagnostic import Verdict as Verdict
     from shardproof.spec.expression import concat as concat
     from shardproof.spec.expression import seq as seq
+    from shardproof.spec.live import Input as Input
     from shardproof.spec.mesh import Mesh as Mesh
     from shardproof.spec.outputs import Output as Output
     from shardproof.spec.placement import Partial as Partial
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use, so that `import shardproof` and `shardproof --help` stay quick.
 _PUBLIC = {
+    "Input": "shardproof.spec.live",
     "InputError": "shardproof.errors",
     "Mesh": "shardproof.spec.mesh",
     "Output": "shardproof.spec.outputs",

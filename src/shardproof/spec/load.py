@@ -19,7 +19,6 @@ from shardproof.ops.base import infer_types
 from shardproof.spec.arguments import argument_error
 from shardproof.spec.problem import Assumption
 
-GraphSource = str | Path | Graph
 Members = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]
 GroupRule = Members | Callable[[int], Sequence[int]]
 MAX_BYTES = 64 * 1024 * 1024
@@ -53,12 +52,17 @@ class Loaded:
     constants: list[str] = field(default_factory=list)
 
 
+GraphSource = str | Path | Graph | Loaded
+
+
 def load(source: GraphSource, *, rank: int, mesh: Mesh, facts: Facts) -> Loaded:
     """Read one graph; ``mesh`` is the trivial one for the sequential graph.
 
     Raises:
         InputError: the source cannot be read or holds no graph.
     """
+    if isinstance(source, Loaded):
+        return source
     if isinstance(source, Graph):
         return Loaded(source)
     label, text = _text_of(source)

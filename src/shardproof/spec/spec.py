@@ -37,9 +37,16 @@ Outputs = Mapping[str, OutputRule] | Iterable[str] | None
 _NO_MESH = GraphMesh(())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A check to be made; see :meth:`from_graphs`.
+    """A check to be made: of printed graphs, see :meth:`from_graphs`, or of live programs.
+
+    Where ``sequential`` and ``distributed`` are functions they build PyTorch programs:
+    ``sequential()`` returns a module or function, ``distributed(mesh, rank)`` that of one rank.
+    Then ``inputs`` are examples (:class:`~shardproof.spec.live.Input`), ``parameters`` is "auto"
+    or a mapping from patterns to placements, ``step`` is "forward", "backward", "train" (with
+    ``optimizer``) or a function ``(model, optimizer, **inputs)``, ``loss`` makes a loss of the
+    output, and ``outputs`` may map patterns to None to leave outputs out. See docs/capture.md.
 
     Example:
         >>> spec = Spec.from_graphs(
@@ -53,15 +60,22 @@ class Spec:
         'refines'
     """
 
-    name: str
-    sequential: GraphSource
-    distributed: Sequence[GraphSource] | GraphSource | Program
+    name: str = ""
+    sequential: GraphSource | Callable[[], Any]
+    distributed: Sequence[GraphSource] | GraphSource | Program | Callable[..., Any]
     mesh: GraphMesh | None
-    inputs: Inputs
-    outputs: Outputs
-    facts: Facts
+    inputs: Inputs | Mapping[str, Any]
+    outputs: Outputs | Mapping[str, Any] = None
+    facts: Facts = field(default_factory=Facts)
     fixed: Fixed = field(default_factory=dict)
     free: tuple[str, ...] = ()
+    # Of live programs only.
+    parameters: Any = "auto"
+    step: str | Callable[..., Any] = "forward"
+    optimizer: Callable[..., Any] | None = None
+    loss: Callable[..., Any] | None = None
+    kernels: Mapping[str, Any] | None = None
+    dropout: str = "mask"
 
     @classmethod
     def from_graphs(
@@ -179,6 +193,10 @@ class Spec:
 
     @cached_property
     def _resolved(self) -> tuple[Problem, dict[str, float]]:
+        if callable(self.sequential):
+            from shardproof.spec.live import resolve_live
+
+            return resolve_live(self)
         if isinstance(self.distributed, Sequence) and not isinstance(self.distributed, str):
             self._check_ranks(self.distributed, self.mesh or _NO_MESH)
         sequential = load(self.sequential, rank=0, mesh=_NO_MESH, facts=self.facts)
@@ -258,7 +276,7 @@ class Spec:
                 expected=f"{size} graph(s), one a rank in rank order",
                 next_step="add the missing ranks, or correct Mesh(...)",
             )
-        paths = [str(g) for g in given if not isinstance(g, Graph)]
+        paths = [str(g) for g in given if not isinstance(g, Graph | Loaded)]
         twice = next((p for p in paths if paths.count(p) > 1), None)
         if twice is not None:
             raise InputError(

@@ -1,0 +1,127 @@
+"""Where each recorded operator comes from: the user's line, the module, the phase.
+
+An operator of the backward pass that no line of the user's calls is traced to the forward line
+whose gradient it computes, by autograd's sequence number.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from dataclasses import replace
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch.nn.modules import module as nn_module
+
+from shardproof.ir.graph import NO_ORIGIN, Origin
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_SPEC = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(_HERE))), "spec", "")
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_ENGINE = "_engine_run_backward"
+
+
+class Provenance:
+    """Tells the origin of the operator that is being dispatched."""
+
+    def __init__(self) -> None:
+        self.phase = "init"
+        self.names: dict[int, str] = {}
+        self._modules: list[str] = []
+        self._forward: dict[int, Origin] = {}
+        self._hooks: list[Any] = []
+        self._known: dict[str, bool] = {}
+
+    def __enter__(self) -> Provenance:
+        self._hooks = [
+            nn_module.register_module_forward_pre_hook(self._enter_module),
+            nn_module.register_module_forward_hook(self._leave_module, always_call=True),
+        ]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        for hook in self._hooks:
+            hook.remove()
+        self._modules.clear()
+
+    def name_modules(self, root: torch.nn.Module) -> None:
+        """Paths of modules, such as ``layers.0.mlp``."""
+        self.names.update({id(m): n or type(m).__name__ for n, m in root.named_modules()})
+
+    def origin(self) -> Origin:
+        """The origin of the operator being dispatched; remembered for its gradient."""
+        node = torch._C._current_autograd_node()
+        frame, backward = self._user_frame()
+        own = self._of_frame(frame)
+        if node is None and not backward:
+            # The autograd node of this operator, if it makes one, took the last number.
+            seq = torch.autograd._get_sequence_nr() - 1
+            self._forward.setdefault(seq, own)
+            return own
+        phase = "backward"
+        seq = node._sequence_nr() if node is not None else -1
+        forward = self._forward.get(seq, NO_ORIGIN)
+        if own is NO_ORIGIN:
+            return replace(forward, phase=phase)
+        return replace(own, module=forward.module, phase=phase)
+
+    # -- frames
+
+    def _user_frame(self) -> tuple[FrameType | None, bool]:
+        """The innermost frame of the user's, and whether the autograd engine runs. A frame
+        outside the engine's call says nothing of what the engine runs."""
+        frame: FrameType | None = sys._getframe(2)
+        found: FrameType | None = None
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name == _ENGINE and code.co_filename.startswith(_TORCH):
+                return found, True
+            if found is None and self._is_users(code.co_filename):
+                found = frame
+            frame = frame.f_back
+        return found, False
+
+    def _is_users(self, path: str) -> bool:
+        known = self._known.get(path)
+        if known is None:
+            inside = os.path.abspath(path)
+            ours = inside.startswith((_TORCH, _HERE, _SPEC))
+            library = inside.startswith(_STDLIB) and "site-packages" not in inside
+            known = self._known[path] = not (ours or library or path.startswith("<frozen"))
+        return known
+
+    def _of_frame(self, frame: FrameType | None) -> Origin:
+        if frame is None:
+            return NO_ORIGIN
+        path, line = frame.f_code.co_filename, frame.f_lineno
+        return Origin(
+            shown_path(path),
+            line,
+            frame.f_code.co_qualname,
+            linecache.getline(path, line).strip(),
+            self._modules[-1] if self._modules else "",
+            self.phase,
+        )
+
+    # -- modules
+
+    def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
+        self._modules.append(self.names.get(id(module), type(module).__name__))
+
+    def _leave_module(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+        if self._modules:
+            self._modules.pop()
+
+
+def shown_path(path: str) -> str:
+    """The path relative to the working directory if it lies below it."""
+    relative = os.path.relpath(path) if os.path.isabs(path) else path
+    return path if relative.startswith("..") else relative

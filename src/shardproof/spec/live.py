@@ -1,0 +1,253 @@
+"""Specs of live programs: functions that build them, captured when the Spec is resolved.
+
+Importing this module does not import torch; resolving such a Spec does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from shardproof.errors import InputError, shorten
+from shardproof.frontends.fx_types import dtype_of
+from shardproof.ir.graph import DTYPES, TensorType
+from shardproof.ir.graph import Mesh as GraphMesh
+from shardproof.spec.arguments import argument_error, mapping, size_tuple
+from shardproof.spec.expression import Expr
+from shardproof.spec.load import Loaded
+from shardproof.spec.lower import Lowering
+from shardproof.spec.outputs import Output
+from shardproof.spec.parameters import ParameterRules, rebased
+from shardproof.spec.placement import Replicate, is_placement
+from shardproof.spec.problem import Assumption, Problem
+
+if TYPE_CHECKING:
+    from shardproof.frontends.torch_capture import Captured, Example, Step
+    from shardproof.spec.spec import Spec
+
+STEPS = ("forward", "backward", "train")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of a live program: the shape and element type of the *sequential* one, and how it
+    lies on the ranks. ``grad`` asks for its gradient as an output."""
+
+    shape: tuple[int, ...]
+    dtype: str = "f32"
+    placement: Any = field(default_factory=Replicate)
+    grad: bool = False
+
+    def __post_init__(self) -> None:
+        shape = size_tuple(self.shape, "Input", "the shape")
+        if not all(isinstance(n, int) for n in shape):
+            raise argument_error(f"the shape is {self.shape}", "Input", "whole numbers")
+        object.__setattr__(self, "shape", shape)
+        dtype = dtype_of(str(self.dtype)) or str(self.dtype)
+        if dtype not in DTYPES:
+            raise argument_error(
+                f"the element type is {self.dtype!r}", "Input", "a name such as 'f32' or 'int64'"
+            )
+        object.__setattr__(self, "dtype", dtype)
+
+
+@dataclass(eq=False, slots=True)
+class _Live:
+    """A live Spec while it is resolved."""
+
+    spec: Spec
+    mesh: GraphMesh
+    inputs: dict[str, Input]
+    step: Step
+    sequential: Captured
+    ranks: list[Captured]
+
+
+def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
+    """Capture both programs and resolve the Spec of their graphs.
+
+    Raises:
+        InputError: a program cannot be captured, or the Spec does not fit it.
+    """
+    live = _capture(spec)
+    rules = ParameterRules(live.mesh, live.sequential, live.ranks, spec.parameters)
+    inputs: dict[str, Any] = {k: v.placement for k, v in live.inputs.items()}
+    inputs.update(rules.resolve())
+    outputs, left_out = _outputs(live, inputs, rules.sources)
+    from_graphs = spec.from_graphs(
+        name=spec.name or "live program",
+        sequential=_loaded(live.sequential),
+        distributed=[_loaded(c) for c in live.ranks],
+        mesh=live.mesh,
+        inputs=inputs,
+        outputs=outputs,
+        fixed=spec.fixed,
+        free=spec.free,
+    )
+    problem, fixed = from_graphs._resolved
+    problem.assumptions += [Assumption("relation", text) for text in rules.proposals]
+    problem.left_out = list(dict.fromkeys([*problem.left_out, *left_out]))
+    return problem, fixed
+
+
+def _loaded(c: Captured) -> Loaded:
+    low = c.lowered
+    return Loaded(low.graph, None, low.random, low.assumptions, low.casts)
+
+
+# ---------------------------------------------------------------- capture
+
+
+def _capture(spec: Spec) -> _Live:
+    mesh = _mesh(spec.mesh)
+    inputs = {k: _as_input(k, v) for k, v in mapping(spec.inputs, "inputs").items()}
+    try:
+        from shardproof.frontends.torch_capture import Example, Step, capture
+    except ImportError as error:
+        raise InputError(
+            f"PyTorch cannot be imported: {error}",
+            where="Spec",
+            expected="PyTorch, to run the functions of the Spec",
+            next_step="pip install 'shardproof[torch]', or check printed graphs with "
+            "Spec.from_graphs(...)",
+        ) from error
+    step = _step(spec, Step)
+    options: dict[str, Any] = {"kernels": spec.kernels, "dropout": spec.dropout}
+    whole = tuple(Example(k, v.shape, v.dtype, v.grad) for k, v in inputs.items())
+    build: Any = spec.sequential
+    sequential = capture(build, whole, step, **options)
+    axes = tuple((a, int(n)) for a, n in mesh.axes)  # type: ignore[arg-type]
+    if not callable(spec.distributed):
+        raise argument_error(
+            f"distributed is {shorten(repr(spec.distributed), 60)}",
+            "distributed",
+            "a function (mesh, rank) -> model, as sequential is a function",
+        )
+    ranks = [
+        capture(
+            spec.distributed,
+            tuple(_local(Example, k, v, mesh, rank) for k, v in inputs.items()),
+            step, rank=rank, axes=axes, distributed=True, **options,
+        )
+        for rank in range(int(mesh.size))  # type: ignore[arg-type]
+    ]  # fmt: skip
+    return _Live(spec, mesh, inputs, step, sequential, ranks)
+
+
+def _mesh(mesh: GraphMesh | None) -> GraphMesh:
+    if mesh is None or not mesh.axes or not all(isinstance(n, int) for _, n in mesh.axes):
+        raise argument_error(
+            f"mesh is {mesh}" if mesh is not None else "there is no mesh",
+            "mesh",
+            "a mesh of whole numbers such as Mesh(tp=2): a live program runs on so many ranks",
+        )
+    return mesh
+
+
+def _as_input(name: str, given: Any) -> Input:
+    if isinstance(given, Input):
+        return given
+    tensor, placement = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    if hasattr(tensor, "shape") and hasattr(tensor, "dtype"):
+        grad = bool(getattr(tensor, "requires_grad", False))
+        return Input(tuple(tensor.shape), str(tensor.dtype), placement or Replicate(), grad)
+    raise argument_error(
+        f"{shorten(repr(given), 60)} is no example",
+        f"inputs[{name!r}]",
+        'Input((4, 16), "i64", Shard(0)), or a meta tensor, alone or with its placement',
+    )
+
+
+def _step(spec: Spec, step: type[Step]) -> Step:
+    if callable(spec.step):
+        return step("train", spec.loss, spec.optimizer, spec.step)
+    if spec.step not in STEPS:
+        raise argument_error(
+            f"step is {spec.step!r}", "step", "'forward', 'backward', 'train', or a function"
+        )
+    if spec.step == "train" and spec.optimizer is None:
+        raise argument_error(
+            "step='train' without an optimizer",
+            "optimizer",
+            "a function such as lambda params: torch.optim.SGD(params, lr=0.1)",
+        )
+    return step(spec.step, spec.loss, spec.optimizer if spec.step == "train" else None)
+
+
+def _local(example: type[Example], name: str, given: Input, mesh: GraphMesh, rank: int) -> Example:
+    """The example as one rank receives it."""
+    where = f"inputs[{name!r}], rank {rank}"
+    lowering = Lowering(
+        name, mesh, lambda *_: TensorType(given.dtype, given.shape), {**mesh.coordinates(rank)},
+        rank,
+    )  # fmt: skip
+    lowering.graph.inputs.clear()
+    value = lowering.define(name, given.placement, name, where)
+    return example(name, tuple(int(n) for n in value.shape), given.dtype, given.grad)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def _outputs(
+    live: _Live, inputs: Mapping[str, Any], sources: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The expected outputs by sequential name, and those that the user leaves out."""
+    given = live.spec.outputs
+    user: dict[str, Any] = mapping(given, "outputs") if isinstance(given, Mapping) else {}
+    names = _distributed_names(live, sources)
+    out: dict[str, Any] = {}
+    left_out = []
+    for name in live.sequential.outputs:
+        key = next((k for k in user if fnmatchcase(name, k)), None)
+        if key is not None and user[key] is None:
+            left_out.append(name)
+        elif key is not None:
+            out[name] = user[key]
+        else:
+            there = names.get(name, name)
+            ranks = [c.rank for c in live.ranks if there in c.outputs]
+            rule = _expected(live, name, there, inputs)
+            limited = tuple(ranks) if 0 < len(ranks) < len(live.ranks) else None
+            out[name] = Output(there, rule, limited)
+    unused = [k for k in user if not any(fnmatchcase(n, k) for n in live.sequential.outputs)]
+    if unused:
+        raise argument_error(
+            f"{unused[0]!r} matches no output",
+            "outputs",
+            f"one of: {shorten(', '.join(live.sequential.outputs))}",
+        )
+    return out, left_out
+
+
+def _distributed_names(live: _Live, sources: Mapping[str, str]) -> dict[str, str]:
+    """Distributed output by sequential output, where parameters have other names."""
+    return {
+        output.replace(owner, sources[owner]): output
+        for c in live.ranks
+        for output, owner in c.owner.items()
+        if sources.get(owner, owner) != owner and output in c.outputs
+    }
+
+
+def _expected(live: _Live, name: str, there: str, inputs: Mapping[str, Any]) -> Any:
+    """The declared placement: a DTensor's own, else the owner's (parameter or input)."""
+    from shardproof.frontends.torch_capture.placements import rule_of
+
+    described = [c.outputs[there] for c in live.ranks if there in c.outputs]
+    if described and described[0].placements is not None:
+        return rule_of(there, name, described[0], live.mesh)
+    owner = next((c.owner[there] for c in live.ranks if there in c.owner), None)
+    if owner is None or owner not in inputs:
+        return None
+    rule = inputs[owner]
+    whole = live.sequential.outputs[name].shape
+    if is_placement(rule) or isinstance(rule, Expr) or callable(rule):
+        same = described and whole == described[0].shape
+        return Replicate() if same and not whole else rebased(rule, name)
+    return rule
+
+
+OptimizerFactory = Callable[..., Any]

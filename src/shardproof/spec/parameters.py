@@ -1,0 +1,268 @@
+"""How the parameters of a live program lie on the ranks: declared, or proposed.
+
+The order: the user's patterns, DTensor placements, then names and shapes. Two possible readings
+are never chosen from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from shardproof.errors import InputError, shorten
+from shardproof.ir.graph import Mesh
+from shardproof.spec.arguments import argument_error
+from shardproof.spec.expression import (
+    Expr,
+    Indexed,
+    Joined,
+    Permuted,
+    Placed,
+    Reshaped,
+    Source,
+)
+from shardproof.spec.patterns import shown_names
+from shardproof.spec.placement import Parts, Replicate, Shard, by_axis, describe, is_placement
+
+if TYPE_CHECKING:
+    from shardproof.frontends.torch_capture import Captured, Described
+
+# Names that say that a weight is made of several, and of how many.
+_FUSED = {
+    "qkv": 3, "query_key_value": 3, "in_proj": 3, "c_attn": 3, "wqkv": 3, "q_k_v": 3,
+    "gate_up": 2, "up_gate": 2, "kv_proj": 2, "w13": 2, "wkv": 2, "swiglu": 2,
+}  # fmt: skip
+
+
+class ParameterRules:
+    """Resolves ``parameters=`` of a live Spec; ``sources`` names the sequential parameter of
+    each distributed one, ``proposals`` are the lines that the verdict prints."""
+
+    def __init__(self, mesh: Mesh, sequential: Captured, ranks: list[Captured], given: Any) -> None:
+        self.mesh = mesh
+        self.sequential = sequential
+        self.ranks = ranks
+        self.given = given
+        self.sources: dict[str, str] = {}
+        self.proposals: list[str] = []
+        if given != "auto" and not isinstance(given, Mapping):
+            raise argument_error(
+                f"parameters is {shorten(repr(given), 60)}",
+                "parameters",
+                "'auto', or a mapping from names or patterns to placements or expressions",
+            )
+
+    def resolve(self) -> dict[str, Any]:
+        """The rule of every parameter and of the optimizer's state.
+
+        Raises:
+            InputError: a parameter has no rule, or more than one reading.
+        """
+        user: dict[str, Any] = {} if self.given == "auto" else dict(self.given)
+        names = dict.fromkeys(n for c in self.ranks for n in c.parameters)
+        rules: dict[str, Any] = {}
+        proposed: dict[str, list[str]] = {}
+        for name in names:
+            key = name if name in user else next((k for k in user if fnmatchcase(name, k)), None)
+            if key is not None:
+                rules[name] = self._declared(name, user[key])
+            else:
+                rules[name], how = self._proposed(name)
+                text = describe(by_axis(rules[name], self.mesh, name), self.mesh) if is_placement(
+                    rules[name]) else "by rank"  # fmt: skip
+                proposed.setdefault(f"{text} ({how})", []).append(name)
+                if self.sources[name] != name and is_placement(rules[name]):
+                    rules[name] = Placed(Source(self.sources[name]), rules[name])
+        for key in user:
+            if not any(fnmatchcase(n, key) or n == key for n in names):
+                raise argument_error(
+                    f"{key!r} matches no parameter", "parameters",
+                    f"one of: {shorten(', '.join(names))}",
+                )  # fmt: skip
+        self.proposals += [f"{shown_names(users)}: {t}" for t, users in proposed.items()]
+        return {**rules, **self._states(rules)}
+
+    def _declared(self, name: str, rule: Any) -> Any:
+        self.sources[name] = _source(rule) or name
+        return rule
+
+    def _states(self, rules: Mapping[str, Any]) -> dict[str, Any]:
+        """Optimizer state lies like its parameter."""
+        from shardproof.frontends.torch_capture.placements import rule_of
+
+        out: dict[str, Any] = {}
+        for c in self.ranks:
+            for name, found in c.states.items():
+                owner = c.owner[name]
+                source = name.replace(owner, self.sources[owner], 1)
+                if name in out:
+                    continue
+                if found.placements is not None:
+                    out[name] = rule_of(name, source, found, self.mesh)
+                elif found.shape == c.parameters[owner].shape:
+                    out[name] = rebased(rules[owner], source)
+                else:
+                    out[name] = Replicate()
+                if source != name and is_placement(out[name]):
+                    out[name] = Placed(Source(source), out[name])
+        return out
+
+    # ------------------------------------------------------------ proposals
+
+    def _proposed(self, name: str) -> tuple[Any, str]:
+        from shardproof.frontends.torch_capture.placements import rule_of
+
+        source = self._source_of(name)
+        self.sources[name] = source
+        found = [c.parameters[name] for c in self.ranks if name in c.parameters]
+        if found[0].placements is not None:
+            whole = self.sequential.parameters[source].shape
+            if found[0].whole != whole:
+                raise self._misfit(name, source, f"a DTensor of shape {list(found[0].whole or ())}")
+            return rule_of(name, source, found[0], self.mesh), "from its DTensor placements"
+        return self._by_shape(name, source, found), "proposed by name and shape"
+
+    def _source_of(self, name: str) -> str:
+        known = self.sequential.parameters
+        if name in known:
+            return name
+        ends = [k for k in known if k.endswith("." + name) or name.endswith("." + k)]
+        if len(ends) == 1:
+            return ends[0]
+        raise InputError(
+            f"no sequential parameter is called {name!r}",
+            where="parameters",
+            expected=f"one of: {shorten(', '.join(ends or known))}",
+            next_step=f'name it: parameters={{"{name}": seq("...").shard(0)}}',
+        )
+
+    def _by_shape(self, name: str, source: str, found: list[Described]) -> Any:
+        whole = self.sequential.parameters[source].shape
+        shapes = {d.shape for d in found}
+        if len(shapes) > 1:
+            return self._uneven(name, source, whole, found)
+        part = found[0].shape
+        readings = self._readings(name, whole, part)
+        if len(readings) == 1:
+            return readings[0]
+        if not readings:
+            raise self._misfit(name, source, f"{list(part)} on every rank")
+        shown = [repr(dict(r) if isinstance(r, Mapping) else r) for r in readings]
+        raise InputError(
+            f"the parameter {name!r} ({list(part)} of {list(whole)}) can be read in "
+            f"{len(readings)} ways: {' or '.join(shown)}",
+            where="parameters='auto'",
+            expected="one reading of every parameter",
+            next_step=f'say which: parameters={{"{name}": {shown[0]}}}',
+        )
+
+    def _readings(self, name: str, whole: tuple[int, ...], part: tuple[int, ...]) -> list[Any]:
+        if whole == part:
+            return [Replicate()]
+        if len(whole) != len(part):
+            return []
+        cut = [d for d, (a, b) in enumerate(zip(whole, part, strict=True)) if a != b]
+        axes = [(a, int(n)) for a, n in self.mesh.axes if n != 1]  # type: ignore[arg-type]
+        out: list[Any] = []
+        for plan in _plans(cut, axes, whole, part):
+            out.append({axis: Shard(d) for axis, d in plan})
+            pieces = _fused_parts(name)
+            for axis, d in plan:
+                n = dict(axes)[axis]
+                if pieces and d == 0 and whole[d] % (pieces * n) == 0:
+                    parts = Parts(d, [whole[d] // pieces] * pieces)
+                    out.append({a: parts if a == axis else Shard(e) for a, e in plan})
+        return out
+
+    def _uneven(
+        self, name: str, source: str, whole: tuple[int, ...], found: list[Described]
+    ) -> Any:
+        """Different sizes on the ranks of a mesh with one axis: consecutive slices."""
+        axes = [(a, n) for a, n in self.mesh.axes if n != 1]
+        shapes = [d.shape for d in found]
+        ranks = {len(s) for s in shapes}
+        if len(axes) == 1 and ranks == {len(whole)} and len(found) == len(self.ranks):
+            cut = [d for d in range(len(whole)) if any(s[d] != whole[d] for s in shapes)]
+            if len(cut) == 1 and sum(s[cut[0]] for s in shapes) == whole[cut[0]]:
+                return {axes[0][0]: Shard(cut[0], sizes=[s[cut[0]] for s in shapes])}
+        raise self._misfit(name, source, f"{[list(s) for s in shapes]} on the ranks")
+
+    def _misfit(self, name: str, source: str, what: str) -> InputError:
+        whole = list(self.sequential.parameters[source].shape)
+        return InputError(
+            f"the parameter {name!r} is {what}, the sequential {source!r} is {whole}",
+            where="parameters='auto'",
+            expected="the same shape, or dims divided by mesh axes",
+            next_step=f'say what it is: parameters={{"{name}": seq("{source}")...}}',
+        )
+
+
+def _plans(
+    cut: list[int], axes: list[tuple[str, int]], whole: tuple[int, ...], part: tuple[int, ...]
+) -> list[list[tuple[str, int]]]:
+    """All ways to divide the dims ``cut`` by one axis each, or one dim by several axes."""
+    if not cut:
+        return [[]]
+    d = cut[0]
+    out = []
+    for size in range(1, len(axes) + 1):
+        for chosen in _subsets(axes, size):
+            total = 1
+            for _, n in chosen:
+                total *= n
+            if whole[d] == part[d] * total:
+                rest = [a for a in axes if a not in chosen]
+                out += [
+                    [(a, d) for a, _ in chosen] + more
+                    for more in _plans(cut[1:], rest, whole, part)
+                ]
+    return out
+
+
+def _subsets(axes: list[tuple[str, int]], size: int) -> list[list[tuple[str, int]]]:
+    if size == 0:
+        return [[]]
+    return [[a, *rest] for k, a in enumerate(axes) for rest in _subsets(axes[k + 1 :], size - 1)]
+
+
+def _fused_parts(name: str) -> int:
+    low = name.lower()
+    return next((n for word, n in _FUSED.items() if word in low), 0)
+
+
+def _source(rule: Any) -> str | None:
+    """The only sequential tensor that an expression is about."""
+    found: set[str] = set()
+    _collect(rule, found)
+    return found.pop() if len(found) == 1 else None
+
+
+def _collect(rule: Any, found: set[str]) -> None:
+    if isinstance(rule, Source):
+        found.add(rule.name)
+    elif isinstance(rule, Joined):
+        for part in rule.parts:
+            _collect(part, found)
+    elif isinstance(rule, Indexed | Placed | Permuted | Reshaped):
+        _collect(rule.base, found)
+
+
+def rebased(rule: Any, name: str) -> Any:
+    """The same rule about the sequential tensor ``name``."""
+    if isinstance(rule, Source):
+        return Source(name)
+    if isinstance(rule, Indexed):
+        return Indexed(rebased(rule.base, name), rule.bounds)
+    if isinstance(rule, Placed):
+        return Placed(rebased(rule.base, name), rule.placement)
+    if isinstance(rule, Permuted):
+        return Permuted(rebased(rule.base, name), rule.perm)
+    if isinstance(rule, Reshaped):
+        return Reshaped(rebased(rule.base, name), rule.shape)
+    if isinstance(rule, Joined):
+        return Joined(tuple(rebased(p, name) for p in rule.parts), rule.dim)
+    if callable(rule) and not isinstance(rule, Expr):
+        inner: Callable[..., Any] = rule
+        return lambda rank: rebased(inner(rank), name)
+    return rule
