@@ -171,9 +171,11 @@ def one_cell(cell: tuple[str, int, float, int, int, float]) -> dict[str, Any]:
 def simulation(quick: bool) -> dict[str, Any]:
     """The grid, and the comparison of wait-rate with every synchronising baseline."""
     sizes = (4, 16) if quick else (4, 16, 64, 256)
-    seeds = range(2) if quick else range(5)
+    # Not the seeds 0 to 2 on which the policy's constants were chosen.
+    seeds = range(100, 102) if quick else range(100, 105)
+    length = {4: 300.0, 16: 300.0, 64: 300.0, 256: 120.0}
     cells = [
-        (policy, n, jitter, steps, seed, 100.0 if quick else 300.0)
+        (policy, n, jitter, steps, seed, 60.0 if quick else length[n])
         for n in sizes
         for policy in POLICIES
         for jitter in (0.0, 0.02, 0.1, 0.3)
@@ -183,7 +185,8 @@ def simulation(quick: bool) -> dict[str, Any]:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         rows = pool.map(one_cell, cells, chunksize=4)
     means = _average(rows)
-    return {"rows": means, "comparison": compare(means), "seeds": len(seeds)}
+    return {"rows": means, "comparison": compare(means), "seeds": list(seeds),
+            "simulated_seconds": length}  # fmt: skip
 
 
 _MEASURES = (

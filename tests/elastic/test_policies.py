@@ -162,3 +162,12 @@ def test_bad_arguments() -> None:
         policy.finished(3, 1.0, 1.0)
     with pytest.raises(InvalidInput, match="barriers only"):
         policy.join(1, 0.0)
+
+
+def test_public_names_exist() -> None:
+    import shardproof.elastic as package
+
+    for name in package.__all__:
+        assert getattr(package, name).__module__.startswith("shardproof.elastic"), name
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        package.nonsense  # noqa: B018

@@ -1,7 +1,8 @@
 """ElasticBSP: plan, simulate and train with elastic synchronisation barriers.
 
 Public names are loaded on first use, so that importing the package costs nothing: only the
-``train`` package needs torch, and the command line's ``--help`` must not wait for numpy.
+``train`` package needs torch, and the command line's ``--help`` must not wait for numpy. The
+functions ``simulate`` and ``train`` are in the packages of the same names.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ _EXPORTS = {
     "make_predictor": "predictors",
     "make_policy": "policies",
     "Policy": "policies",
-    "simulate": "simulate",
-    "train": "train",
     "plan_sync_every": "torchft_bridge",
     "ElasticError": "errors",
     "InfeasiblePlan": "errors",
