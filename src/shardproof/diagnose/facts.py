@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from shardproof.infer.blocks import Cell, Lin, Term, Val
 from shardproof.infer.coef import Coef
@@ -225,7 +226,7 @@ def _in_turns(cells: tuple[Cell, ...], axes: range) -> set[int]:
     """Named values whose pieces lie side by side along an inner axis although an outer axis
     walks within each piece."""
     out: set[int] = set()
-    for a, b in zip(cells, cells[1:], strict=False):
+    for a, b in pairwise(cells):
         split = [j for j in axes if a.lo[j] != b.lo[j]]
         if len(split) != 1 or len(a.lin) != 1 or len(b.lin) != 1:
             continue

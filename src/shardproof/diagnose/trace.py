@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from shardproof.collectives.match import CollectiveStep
 from shardproof.diagnose.facts import FACTOR, Facts, Oddity, is_partial, out_of_order
@@ -109,7 +110,8 @@ class Tracer:
         """Whether a wrong factor of a value is that of the operand. A factor that changes on the
         way was put right, or wrong, by the operator in between."""
         u, v = self.meaning(operand), self.meaning(place)
-        assert u is not None and v is not None
+        if u is None or v is None:
+            return True
         odd = self.facts.oddity(u)
         if odd is None or odd.kind != FACTOR:
             return True
@@ -175,4 +177,4 @@ def _terms(v: Val) -> Iterable[Term]:
 
 
 def _alike_up_to_sign(a: set[Coef], b: set[Coef]) -> bool:
-    return bool(a & b) or bool({k * -1 for k in a} & b)
+    return bool(a & b) or bool({k * Fraction(-1) for k in a} & b)

@@ -4,6 +4,7 @@ factor it has, which integers bound it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from shardproof.diagnose.classify import Cause
 from shardproof.diagnose.facts import FACTOR, Facts
@@ -112,7 +113,7 @@ class Ways:
         todo, seen = [start], {start}
         while todo and len(seen) < MAX_VISITED:
             way = self.tracer.carriers(todo.pop())
-            for after, before in zip(way, way[1:], strict=False):
+            for after, before in pairwise(way):
                 by, node = self._changed(before, after), self.tracer.node(after)
                 if by is not None and node is not None:
                     out.append(Step(after, node, by))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 
 from shardproof.ir.graph import AttrValue, Graph, Node, Value, is_bool, is_float, is_integer
 from shardproof.ops.base import ShapeError
-from shardproof.testing.communication import REDUCING, is_collective
+from shardproof.testing.communication import REDUCING, along, group_of
 from shardproof.testing.edit import Chain, Edit, with_attrs, with_inputs
-from shardproof.testing.sites import Site, Variant, variant
+from shardproof.testing.sites import Site, Variant, attributes, variant
 
 WHOLE_AXIS = ("softmax", "log_softmax", "softmax_grad", "log_softmax_grad")
 COMMUTATIVE = ("add", "mul", "maximum", "minimum", "logic")
@@ -68,7 +69,8 @@ def shifted_slice(site: Site) -> Iterator[Variant]:
 
 def _bounds(node: Node) -> tuple[int, int]:
     start, stop = node.attrs["start"], node.attrs["stop"]
-    assert isinstance(start, int) and isinstance(stop, int)
+    if not isinstance(start, int) or not isinstance(stop, int):
+        raise ShapeError("a symbolic slice")
     return start, stop
 
 
@@ -78,10 +80,8 @@ def softmax_axis(site: Site) -> Iterator[Variant]:
     if node.op in WHOLE_AXIS:
         for dim in range(node.inputs[0].type.rank):
             if dim != node.attrs["dim"]:
-                yield from variant(
-                    site, f"{node.op} over axis {dim} in place of {node.attrs['dim']}",
-                    lambda _, n, dim=dim: with_attrs(n, dim=dim),
-                )  # fmt: skip
+                text = f"{node.op} over axis {dim} in place of {node.attrs['dim']}"
+                yield from variant(site, text, attributes(dim=dim))
 
 
 def local_dim(site: Site) -> Iterator[Variant]:
@@ -92,20 +92,11 @@ def local_dim(site: Site) -> Iterator[Variant]:
     dims = node.attrs.get("dims")
     for dim in range(node.inputs[0].type.rank):
         if isinstance(dims, tuple) and len(dims) == 1 and dims != (dim,):
-            yield from variant(
-                site, f"{node.op} over dim {dim} in place of {dims[0]}",
-                lambda _, n, dim=dim: with_attrs(n, dims=(dim,)),
-            )  # fmt: skip
+            text = f"{node.op} over dim {dim} in place of {dims[0]}"
+            yield from variant(site, text, attributes(dims=(dim,)))
         if node.op in ("concat", "slice", "cumsum") and node.attrs["dim"] != dim:
-            yield from variant(
-                site, f"{node.op} along dim {dim} in place of {node.attrs['dim']}",
-                lambda _, n, dim=dim: _along(n, dim),
-            )  # fmt: skip
-
-
-def _along(node: Node, dim: int) -> Edit:
-    chain = Chain(node)
-    return chain.reshaped(chain.emit(node.op, *node.inputs, **{**node.attrs, "dim": dim}))
+            text = f"{node.op} along dim {dim} in place of {node.attrs['dim']}"
+            yield from variant(site, text, along(dim))
 
 
 def mask_bound(site: Site) -> Iterator[Variant]:
@@ -116,10 +107,11 @@ def mask_bound(site: Site) -> Iterator[Variant]:
     if not key or operand is None or not is_integer(operand.dtype):
         return
     for step in (-1, 1):
-        yield from variant(
-            site, f"{key} of {node.op} {step:+d}",
-            lambda _, n, step=step: with_attrs(n, **{key: _plus(n.attrs.get(key), step)}),
-        )  # fmt: skip
+
+        def edit(_: int, node: Node, step: int = step) -> Edit:
+            return with_attrs(node, **{key: _plus(node.attrs.get(key), step)})
+
+        yield from variant(site, f"{key} of {node.op} {step:+d}", edit)
 
 
 def _plus(x: AttrValue, step: int) -> AttrValue:
@@ -137,10 +129,8 @@ def constant(site: Site) -> Iterator[Variant]:
         if site.node.op == "full" and is_bool(site.node.output.dtype):
             continue
         for other in sorted({now * 2, now + 1} - {now}):
-            yield from variant(
-                site, f"{key} of {site.node.op} is {other} in place of {now}",
-                lambda _, n, key=key, other=other: with_attrs(n, **{key: other}),
-            )  # fmt: skip
+            text = f"{key} of {site.node.op} is {other} in place of {now}"
+            yield from variant(site, text, attributes(**{key: other}))
 
 
 def swapped_operands(site: Site) -> Iterator[Variant]:
@@ -151,10 +141,11 @@ def swapped_operands(site: Site) -> Iterator[Variant]:
         return
     for i, j in combinations(range(len(node.inputs)), 2):
         if node.inputs[i].type == node.inputs[j].type and node.inputs[i] is not node.inputs[j]:
-            yield from variant(
-                site, f"operands {i} and {j} of {node.op} swapped",
-                lambda _, n, i=i, j=j: with_inputs(n, _swap(n.inputs, i, j)),
-            )  # fmt: skip
+
+            def edit(_: int, node: Node, i: int = i, j: int = j) -> Edit:
+                return with_inputs(node, _swap(node.inputs, i, j))
+
+            yield from variant(site, f"operands {i} and {j} of {node.op} swapped", edit)
 
 
 def _swap(values: tuple[Value, ...], i: int, j: int) -> tuple[Value, ...]:
@@ -195,25 +186,24 @@ def early_bias(site: Site) -> Iterator[Variant]:
     for bias in (0, 1):
         v = site.node.inputs[bias]
         if v in site.graph(0).inputs and v.type.rank < site.node.output.type.rank:
-            yield from variant(
-                site, f"%{v.name} added before the reduction",
-                lambda k, n, bias=bias: _early(site, k, n, bias),
-            )  # fmt: skip
+            text = f"%{v.name} added before the reduction"
+            yield from variant(site, text, partial(_early, site, bias))
 
 
-def _early(site: Site, k: int, node: Node, bias: int) -> Edit:
+def _early(site: Site, bias: int, k: int, node: Node) -> Edit:
     made = site.graph(k).producers()
     reduced = made.get(node.inputs[1 - bias])
     way: list[Node] = []
     while reduced is not None and reduced.op in PASSING:
         way.append(reduced)
         reduced = made.get(reduced.inputs[0])
-    if reduced is None or reduced.op not in REDUCING or not is_collective(Site(site.problem, (reduced,))):
+    if reduced is None or reduced.op not in REDUCING or len(group_of(reduced)) < 2:
         raise ShapeError("no reduction before the bias")
     if any(n.op == "reshape" and n.inputs[0].shape[-1] != n.output.shape[-1] for n in way):
         raise ShapeError("the bias would not fit before the view")
     chain = Chain(reduced)
-    early = chain.emit("add", reduced.inputs[0], node.inputs[bias], name=node.output.name)
+    early = chain.emit("add", reduced.inputs[0], node.inputs[bias])
+    early.name = node.output.name
     chain.nodes[-1].origin, chain.nodes[-1].source = node.origin, node.source or node.output.name
     edit = chain.finish(reduced.op, early, **reduced.attrs)
     edit.replaced[node] = ()

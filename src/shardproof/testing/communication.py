@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from shardproof.ir.graph import Graph, Mesh, Node, Value
 from shardproof.ops.base import ShapeError
 from shardproof.testing.edit import Chain, Edit, removed, with_attrs
-from shardproof.testing.sites import Site, Variant, variant
+from shardproof.testing.sites import Site, Variant, attributes, variant
 
 REDUCING = ("all_reduce", "reduce_scatter")
 OTHER_OPS = {"sum": ("max", "avg"), "max": ("sum", "min"), "min": ("max",), "avg": ("sum",)}
@@ -130,10 +130,8 @@ def operation(site: Site) -> Iterator[Variant]:
         return
     now = str(site.node.attrs["op"])
     for other in OTHER_OPS.get(now, ()):
-        yield from variant(
-            site, f"{site.node.op} with {other} in place of {now}",
-            lambda _, n, other=other: with_attrs(n, op=other), communicates=True,
-        )  # fmt: skip
+        text = f"{site.node.op} with {other} in place of {now}"
+        yield from variant(site, text, attributes(op=other), communicates=True)
 
 
 def gather_dim(site: Site) -> Iterator[Variant]:
@@ -144,14 +142,17 @@ def gather_dim(site: Site) -> Iterator[Variant]:
     for dim in range(node.inputs[0].type.rank):
         if dim != node.attrs["dim"]:
             text = f"{node.op} along dim {dim} in place of {node.attrs['dim']}"
-            yield from variant(
-                site, text, lambda _, n, dim=dim: _along(n, dim), communicates=True
-            )  # fmt: skip
+            yield from variant(site, text, along(dim), communicates=True)
 
 
-def _along(node: Node, dim: int) -> Edit:
-    chain = Chain(node)
-    return chain.reshaped(chain.emit(node.op, *node.inputs, **{**node.attrs, "dim": dim}))
+def along(dim: int) -> Callable[[int, Node], Edit]:
+    """The edit that applies a node along another dim and views the result in its shape."""
+
+    def edit(_: int, node: Node) -> Edit:
+        chain = Chain(node)
+        return chain.reshaped(chain.emit(node.op, *node.inputs, **{**node.attrs, "dim": dim}))
+
+    return edit
 
 
 def swapped_order(site: Site) -> Iterator[Variant]:

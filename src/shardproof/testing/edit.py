@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from shardproof.ir.graph import AttrValue, Graph, Node, TensorType, Value
+from shardproof.ir.graph import AttrValue, Graph, Node, Value
 from shardproof.ops.base import ShapeError, infer_types
 
 
@@ -50,15 +50,14 @@ class Chain:
         self.node = node
         self.nodes: list[Node] = []
 
-    def emit(self, op: str, /, *inputs: Value, name: str = "", **attrs: AttrValue) -> Value:
+    def emit(self, op: str, /, *inputs: Value, **attrs: AttrValue) -> Value:
         """Append a node with one new value.
 
         Raises:
             ShapeError: the operator refuses these operands.
         """
         (kind,) = infer_types(op, tuple(v.type for v in inputs), attrs)
-        base = name or f"{self._source}#mutant{len(self.nodes)}"
-        out = Value(base, kind)
+        out = Value(f"{self._source}#mutant{len(self.nodes)}", kind)
         self.nodes.append(self._node(op, inputs, attrs, (out,)))
         return out
 
@@ -132,8 +131,3 @@ def live_nodes(graph: Graph, outputs: Iterable[Value]) -> list[Node]:
             needed.update(node.inputs)
             found.append(node)
     return found[::-1]
-
-
-def same_type(a: TensorType, b: TensorType) -> bool:
-    """Whether one value can stand where the other does."""
-    return a == b

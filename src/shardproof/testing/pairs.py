@@ -30,7 +30,8 @@ def halved(problem: Problem) -> Problem:
     for node in list(graph.nodes):
         if node.op == "mean":
             chain = Chain(node)
-            mean = chain.emit(node.op, *node.inputs, name=f"{node.output.name}_all", **node.attrs)
+            mean = chain.emit(node.op, *node.inputs, **node.attrs)
+            mean.name = f"{node.output.name}_all"
             graph = apply(graph, chain.finish("scale", mean, by=Fraction(1, 2)))
     return replace(problem, distributed=Program(problem.distributed.mesh, [graph]))
 

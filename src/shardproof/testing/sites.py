@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from shardproof.ir.graph import Graph, Node, Value
+from shardproof.ir.graph import AttrValue, Graph, Node, Value
 from shardproof.ops.base import ShapeError
 from shardproof.spec.problem import Problem
-from shardproof.testing.edit import Edit, live_nodes
+from shardproof.testing.edit import Edit, live_nodes, with_attrs
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,11 @@ def variant(
     except (ShapeError, ValueError, KeyError):
         return
     yield Variant(text, edits, communicates)
+
+
+def attributes(**changes: AttrValue) -> Callable[[int, Node], Edit]:
+    """The edit that sets attributes of a node, on every rank alike."""
+    return lambda _, node: with_attrs(node, **changes)
 
 
 def sites(problem: Problem) -> list[Site]:

@@ -1,0 +1,176 @@
+"""Mutants of correct programs: is a wrong one ever called correct, and is the fault named?
+
+    python benchmarks/mutants.py --json FILE [--count N] [--seconds S] [--seed K] [--full-size K]
+
+See docs/benchmarks.md for what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from shardproof.replay.resize import resize
+from shardproof.replay.search import instantiate_small
+from shardproof.report.files import write_whole
+from shardproof.spec.spec import Spec
+from shardproof.testing.judge import Judgement, Pair, judge, judge_full_size
+from shardproof.testing.mutate import KINDS, Mutant, mutants
+from shardproof.testing.pairs import PAIRS
+
+WIDTHS = (8, 7, 9, 9, 9, 7)
+SYMBOLIC = Path(__file__).parents[1] / "examples" / "symbolic_block.py"
+
+
+def symbolic(function: str) -> Pair:
+    """A hand-written symbolic example at small sizes on two ranks."""
+    found = importlib.util.spec_from_file_location("symbolic_block", SYMBOLIC)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    spec: Spec = getattr(module, function)()
+    problem = instantiate_small(spec.resolve(), {})
+    return Pair(problem.name, resize(problem), problem, spec.fixed_values)
+
+
+def all_pairs() -> dict[str, Callable[[], Pair]]:
+    """Every correct pair: captured, repaired, and hand-written."""
+    pairs = dict(PAIRS)
+    if SYMBOLIC.exists():
+        for name in ("mlp", "block_tp", "block_tp_sp"):
+            pairs[f"symbolic_{name}"] = lambda name=name: symbolic(name)  # type: ignore[misc]
+    return pairs
+
+
+def run(
+    pairs: dict[str, Pair], count: int, seed: int, seconds: float, say: Callable[[str], None]
+) -> list[Judgement]:
+    """Judge mutants of all pairs in turn, until there are ``count`` or the time is over."""
+    started = time.monotonic()
+    queues: dict[str, Iterator[Mutant]] = {
+        name: mutants(p.small.problem, seed=seed) for name, p in pairs.items()
+    }
+    out: list[Judgement] = []
+    while queues and len(out) < count and time.monotonic() - started < seconds:
+        for name in list(queues):
+            mutant = next(queues[name], None)
+            if mutant is None:
+                del queues[name]
+            elif len(out) < count:
+                out.append(judge(pairs[name], mutant))
+                say(f"{len(out)} mutants, {name}: {mutant.description}")
+    return out
+
+
+def run_full_size(pairs: dict[str, Pair], each: int, seed: int) -> list[Judgement]:
+    """Judge some mutants of every pair at the captured sizes."""
+    return [
+        judge_full_size(p, m)
+        for p in pairs.values()
+        for m in mutants(p.original, seed=seed + 1, count=each)
+    ]
+
+
+def counts(judged: list[Judgement]) -> dict[str, Any]:
+    """How many, of which wrong, with which verdicts, and named."""
+    wrong = [j for j in judged if j.wrong]
+    refuted = [j for j in wrong if j.status == "refuted"]
+    named = sum(j.named for j in refuted)
+    return {
+        "mutants": len(judged),
+        "truth": dict(Counter(j.truth for j in judged)),
+        "wrong": len(wrong),
+        "wrong_verdicts": dict(Counter(j.status for j in wrong)),
+        "right_verdicts": dict(Counter(j.status for j in judged if not j.wrong)),
+        "false_refines": sum(j.missed for j in judged),
+        "refuted": len(refuted),
+        "named": named,
+        "named_share": named / len(refuted) if refuted else None,
+    }
+
+
+def document(judged: list[Judgement], full: list[Judgement], seed: int) -> dict[str, Any]:
+    """Everything that was measured."""
+    return {
+        "schema": "shardproof-mutants/1",
+        "seed": seed,
+        "total": counts(judged),
+        "kinds": {k: counts(g) for k in KINDS if (g := [j for j in judged if j.kind == k])},
+        "pairs": {p: counts([j for j in judged if j.pair == p]) for p in _order(judged)},
+        "full_size": counts(full),
+        "mutants": [asdict(j) for j in judged],
+        "full_size_mutants": [asdict(j) for j in full],
+    }
+
+
+def _order(judged: list[Judgement]) -> list[str]:
+    return list(dict.fromkeys(j.pair for j in judged))
+
+
+def table(rows: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """One line a row."""
+    titles = zip(
+        ("mutants", "wrong", "refuted", "unproved", "refines", "named"), WIDTHS, strict=True
+    )
+    yield f"{'':38}" + "".join(f"{t:>{w}}" for t, w in titles)
+    for name, c in rows.items():
+        v = c["wrong_verdicts"]
+        share = "" if c["named_share"] is None else f"{100 * c['named_share']:.0f}%"
+        yield (
+            f"{name:38}{c['mutants']:8}{c['wrong']:7}{v.get('refuted', 0):9}"
+            f"{v.get('unproved', 0):9}{v.get('refines', 0):9}{share:>7}"
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the benchmark; the exit code is 1 if a wrong mutant is called correct."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--json", type=Path, help="where the figures are written")
+    parser.add_argument("--count", type=int, default=300, help="how many mutants")
+    parser.add_argument("--seconds", type=float, default=1800, help="stop after this time")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--full-size", type=int, default=3, help="mutants a pair at full size")
+    parser.add_argument("--pairs", nargs="*", help="names of pairs; all by default")
+    given = parser.parse_args(argv)
+    made = all_pairs()
+    pairs = {name: made[name]() for name in given.pairs or made}
+    say = _progress if sys.stderr.isatty() else (lambda text: None)
+    judged = run(pairs, given.count, given.seed, given.seconds, say)
+    full = run_full_size(pairs, given.full_size, given.seed)
+    result = document(judged, full, given.seed)
+    if given.json:
+        write_whole(given.json, json.dumps(_finite(result), indent=1).encode() + b"\n")
+    print("by kind, at reduced sizes")
+    print(*table({**result["kinds"], "all": result["total"]}), sep="\n")
+    print("\nby pair")
+    print(*table({**result["pairs"], "at full size": result["full_size"]}), sep="\n")
+    for j in judged + full:
+        if j.missed or (j.wrong and j.status == "refuted" and not j.named):
+            print(f"{'MISSED' if j.missed else 'not named'}: {j.pair}: {j.description}")
+    return 1 if any(j.missed for j in judged + full) else 0
+
+
+def _finite(x: Any) -> Any:
+    """JSON knows no infinity."""
+    if isinstance(x, float) and x == float("inf"):
+        return "inf"
+    if isinstance(x, dict):
+        return {k: _finite(v) for k, v in x.items()}
+    return [_finite(v) for v in x] if isinstance(x, list | tuple) else x
+
+
+def _progress(text: str) -> None:
+    print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
