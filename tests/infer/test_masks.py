@@ -5,16 +5,8 @@ from __future__ import annotations
 
 import pytest
 from tests.support.judging import proved, refused
-from tests.support.problems import (
-    LOOKUP_FAULTS,
-    LOSS_FAULTS,
-    Cut,
-    all_ranks,
-    cross_entropy,
-    even,
-    masked_lookup,
-    uneven,
-)
+from tests.support.problems import Cut, all_ranks, even, uneven
+from tests.support.vocabulary import LOOKUP_FAULTS, LOSS_FAULTS, cross_entropy, masked_lookup
 
 from shardproof.infer.run import Runner, infer
 from shardproof.ir.sizes import symbol

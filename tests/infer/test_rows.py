@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.support import problems
+from tests.support import fused
 from tests.support.judging import proved, refused
 from tests.support.problems import Cut, all_ranks, even, uneven
 
@@ -24,16 +24,16 @@ CUTS = {
 }
 FAULTY = {k: CUTS[k] for k in ("3 ranks", "uneven", "all ranks")}
 CASES: dict[str, tuple[Make, tuple[str, ...]]] = {
-    "softmax": (lambda c, t, f: problems.softmax(c, t, f), problems.SOFTMAX_FAULTS),
+    "softmax": (lambda c, t, f: fused.softmax(c, t, f), fused.SOFTMAX_FAULTS),
     "log_softmax": (
-        lambda c, t, f: problems.softmax(c, t, f, log=True),
-        problems.SOFTMAX_FAULTS,
+        lambda c, t, f: fused.softmax(c, t, f, log=True),
+        fused.SOFTMAX_FAULTS,
     ),
-    "layer_norm": (problems.layer_norm, (*problems.NORM_FAULTS, "local mean")),
-    "rms_norm + silu": (problems.rms_norm, problems.NORM_FAULTS),
-    "layer_norm_grad": (problems.layer_norm_grad, problems.GRADIENT_FAULTS),
-    "silu": (lambda c, t, f: problems.activation(c, t, "silu", f), problems.ACTIVATION_FAULTS),
-    "gelu": (lambda c, t, f: problems.activation(c, t, "gelu", f), problems.ACTIVATION_FAULTS),
+    "layer_norm": (fused.layer_norm, (*fused.NORM_FAULTS, "local mean")),
+    "rms_norm + silu": (fused.rms_norm, fused.NORM_FAULTS),
+    "layer_norm_grad": (fused.layer_norm_grad, fused.GRADIENT_FAULTS),
+    "silu": (lambda c, t, f: fused.activation(c, t, "silu", f), fused.ACTIVATION_FAULTS),
+    "gelu": (lambda c, t, f: fused.activation(c, t, "gelu", f), fused.ACTIVATION_FAULTS),
 }
 FAULTS = [(name, fault) for name, (_, faults) in CASES.items() for fault in faults]
 RSTD = {"r": (1, 2)}  # a reciprocal deviation is positive

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support import problems
 from tests.support.judging import proved, refused
+from tests.support.vocabulary import masked_lookup
 
 from shardproof import Replicate, Shard, Spec
 from shardproof.infer.run import Runner, infer
@@ -225,7 +226,7 @@ def test_data_parallel_mean_needs_the_global_count() -> None:
     [
         lambda cut: problems.mlp(cut, 2, 3),
         lambda cut: problems.data_parallel(cut, 3),
-        lambda cut: problems.masked_lookup(cut, 3, 2),
+        lambda cut: masked_lookup(cut, 3, 2),
     ],
     ids=["mlp", "data parallel", "lookup"],
 )
