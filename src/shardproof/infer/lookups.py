@@ -9,6 +9,7 @@ unmasked lookup on the *sequential* side instead states an assumption about the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shardproof.infer import blocks, views
 from shardproof.infer.blocks import Box, Cell, Lin, Term, Unsupported, Val, insert_axes
@@ -24,6 +25,19 @@ from shardproof.ir.sizes import Size, at_least, smax, smin
 from shardproof.lemmas import names as lemmas
 
 
+@dataclass(frozen=True, slots=True)
+class _Gather:
+    """``x`` read at ``index`` along ``dim`` (label "v"); the other dims of ``x``, the dims of the
+    index and those of the output are labelled."""
+
+    x: Val
+    x_labels: tuple[str, ...]
+    index: Index
+    id_labels: tuple[str, ...]
+    output: tuple[str, ...]
+    dim: int
+
+
 class Lookups:
     """Gather and scatter over one naming table."""
 
@@ -35,65 +49,45 @@ class Lookups:
 
     def take_rows(self, rows: Val, ids: Val) -> Val:
         """``rows[ids]`` over the first dim."""
-        n = rows.shape[0]
-        index = self._checked(ids, n)
         id_labels = tuple(f"i{k}" for k in range(len(ids.dims)))
         row_labels = tuple(f"h{k}" for k in range(len(rows.dims) - 1))
-        return self._gather(
-            rows, ("v", *row_labels), index, id_labels, (*id_labels, *row_labels), 0
-        )
+        index = self._checked(ids, rows.shape[0])
+        g = _Gather(rows, ("v", *row_labels), index, id_labels, (*id_labels, *row_labels), 0)
+        return self._gather(g)
 
     def take_along(self, x: Val, ids: Val) -> Val:
         """``out[i] = x[i, ids[i]]``."""
-        index = self._checked(ids, x.shape[-1])
         labels = tuple(f"i{k}" for k in range(len(ids.dims)))
-        return self._gather(x, (*labels, "v"), index, labels, labels, len(labels))
+        index = self._checked(ids, x.shape[-1])
+        return self._gather(_Gather(x, (*labels, "v"), index, labels, labels, len(labels)))
 
-    def _gather(
-        self,
-        x: Val,
-        x_labels: tuple[str, ...],
-        index: Index,
-        id_labels: tuple[str, ...],
-        output: tuple[str, ...],
-        dim: int,
-    ) -> Val:
-        position = self._positions(x, x_labels, index, id_labels, output, dim)
+    def _gather(self, g: _Gather) -> Val:
+        position = self._positions(g)
         if position is not None:
             return position
-        total: list[Val] = []
-        self.table.fire(lemmas.LOOKUP if len(index.pieces) == 1 else lemmas.LOOKUP_PIECES)
-        for p in index.pieces:
-            if p.a == 0:
-                row = views.slice_dim(x, dim, p.c, p.c + 1)
-                total.append(self._constant_piece(row, x_labels, index, id_labels, output, p))
-            else:
-                total.append(self._onehot_piece(x, x_labels, index, id_labels, output, dim, p))
+        one = len(g.index.pieces) == 1
+        self.table.fire(lemmas.LOOKUP if one else lemmas.LOOKUP_PIECES)
+        total = [
+            self._constant_piece(g, p) if p.a == 0 else self._onehot_piece(g, p)
+            for p in g.index.pieces
+        ]
         return self._sum(total)
 
-    def _positions(
-        self,
-        x: Val,
-        x_labels: tuple[str, ...],
-        index: Index,
-        id_labels: tuple[str, ...],
-        output: tuple[str, ...],
-        dim: int,
-    ) -> Val | None:
+    def _positions(self, g: _Gather) -> Val | None:
         """Ids that are positions (``arange``): a lookup of consecutive rows is a slice."""
-        base = index.base
-        if len(base.cells) != 1 or len(index.pieces) != 1 or len(x.cells) != 1 or dim != 0:
+        base, pieces = g.index.base, g.index.pieces
+        if len(base.cells) != 1 or len(pieces) != 1 or len(g.x.cells) != 1 or g.dim != 0:
             return None
         lin = base.cells[0].lin
         if len(lin) != 1 or lin[0][0].atom != IOTA or lin[0][1] != 1:
             return None
         t = lin[0][0]
         walks = [(j, w) for j, w in enumerate(t.ax) if w is not None]
-        if len(base.dims) != 1 or len(walks) != 1 or walks[0][1][1] != 1 or index.pieces[0].a != 1:
+        if len(base.dims) != 1 or len(walks) != 1 or walks[0][1][1] != 1 or pieces[0].a != 1:
             return None
-        first = t.off[0] + index.pieces[0].c
+        first = t.off[0] + pieces[0].c
         self.table.fire(lemmas.POSITIONS)
-        return views.slice_dim(x, 0, first, first + base.shape[0])
+        return views.slice_dim(g.x, 0, first, first + base.shape[0])
 
     def _checked(self, ids: Val, rows: Size) -> Index:
         """The index as pieces that all stay inside ``[0, rows)``."""
@@ -132,48 +126,32 @@ class Lookups:
         first, last = index_range(base.cells[0].lin[0][0], base.cells[0].lo, base.cells[0].hi)
         return first, last + 1
 
-    def _onehot_piece(
-        self,
-        x: Val,
-        x_labels: tuple[str, ...],
-        index: Index,
-        id_labels: tuple[str, ...],
-        output: tuple[str, ...],
-        dim: int,
-        p: Piece,
-    ) -> Val:
+    def _onehot_piece(self, g: _Gather, p: Piece) -> Val:
         """``sum over v in [lo, hi) of [t == v] x[v + c]``: one partial of the whole lookup."""
         assert p.lo is not None
         assert p.hi is not None
-        part = views.slice_dim(x, dim, p.lo + p.c, p.hi + p.c)
+        part = views.slice_dim(g.x, g.dim, p.lo + p.c, p.hi + p.c)
         # Positions run over [0, hi - lo) in the slice; the one-hot reads id value lo + position.
-        hot = self.onehot(index.base, p.lo, p.hi - p.lo)
-        together = bring_together([hot, part], [(*id_labels, "v"), x_labels], output)
+        hot = self.onehot(g.index.base, p.lo, p.hi - p.lo)
+        together = bring_together([hot, part], [(*g.id_labels, "v"), g.x_labels], g.output)
         bound = list(together.axes("v"))
         parts = [
             (lo, hi, self.products.expand(lo, hi, [(a, ONE), (b, ONE)], bound))
             for lo, hi, (a, b) in together.cells
         ]
-        return project(self.table, together, output, parts)
+        return project(self.table, together, g.output, parts)
 
-    def _constant_piece(
-        self,
-        row: Val,
-        x_labels: tuple[str, ...],
-        index: Index,
-        id_labels: tuple[str, ...],
-        output: tuple[str, ...],
-        p: Piece,
-    ) -> Val:
+    def _constant_piece(self, g: _Gather, p: Piece) -> Val:
         """Ids in ``[lo, hi)`` all read one row."""
-        where = self.indicator(index.base, p)
-        labels = tuple("1" if x == "v" else x for x in x_labels)
-        together = bring_together([where, row], [id_labels, labels], output)
+        where = self.indicator(g.index.base, p)
+        row = views.slice_dim(g.x, g.dim, p.c, p.c + 1)
+        labels = tuple("1" if x == "v" else x for x in g.x_labels)
+        together = bring_together([where, row], [g.id_labels, labels], g.output)
         parts = [
             (lo, hi, self.products.expand(lo, hi, [(a, ONE), (b, ONE)]))
             for lo, hi, (a, b) in together.cells
         ]
-        return project(self.table, together, output, parts)
+        return project(self.table, together, g.output, parts)
 
     # ---- one-hot and indicators
 
