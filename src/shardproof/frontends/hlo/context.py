@@ -13,7 +13,7 @@ import numpy as np
 from shardproof.errors import InputError, shorten
 from shardproof.frontends.aten.context import Record, Unsupported
 from shardproof.frontends.aten.helpers import Helpers
-from shardproof.frontends.hlo.known import Known, filled
+from shardproof.frontends.hlo.known import Known, Number, filled
 from shardproof.frontends.hlo.module import Instruction, Module
 from shardproof.frontends.hlo.shapes import Array, HloSyntaxError, Shape
 from shardproof.ir.builder import Builder
@@ -72,6 +72,8 @@ class HloContext(Helpers):
         self.instruction: Instruction = module.entry.instructions[0]
         self.operands: tuple[Shape, ...] = ()
         self.constants: dict[str, Value] = {}
+        # Index tensors that were joined from columns, for lookups by several indices.
+        self.columns: dict[Value, list[Held]] = {}
         self.channel = 0
         self._made: dict[tuple[Any, ...], Value] = {}
 
@@ -93,6 +95,12 @@ class HloContext(Helpers):
         """Append a core node with one output and return it."""
         (out,) = self.builder.emit_all(op, *inputs, **attrs)  # type: ignore[arg-type]
         return out
+
+    def rollback(self, mark: int) -> None:
+        """Drop the nodes from ``mark`` on, which nothing is to use any more."""
+        gone = {v for node in self.graph.nodes[mark:] for v in node.outputs}
+        del self.graph.nodes[mark:]
+        self._made = {k: v for k, v in self._made.items() if v not in gone}
 
     def number(self, x: Any) -> Scalar:
         """A scalar as an exact number."""
@@ -138,20 +146,23 @@ class HloContext(Helpers):
         return self._table(x, x.table)
 
     def _positions(self, x: Known) -> Value:
-        kind = "i64" if is_float(x.dtype) else x.dtype
-        base, out = x.base, None
+        parts: list[Value] = []
         for k, stride in enumerate(x.strides):
-            if not stride:
-                continue
-            if int(stride) != stride or int(base) != base:
-                raise Unsupported("positions that are no whole numbers")
-            line = self.iota(x.shape[k], int(base), int(stride), kind)
-            shape = [n if j == k else 1 for j, n in enumerate(x.shape)]
-            part = self.expand(self.reshape(line, shape), x.shape)
-            out = part if out is None else self.add(out, part)
-            base = 0
-        assert out is not None
-        return self.cast(out, x.dtype)
+            if stride:
+                line = self._line(x.shape[k], 0 if parts else x.base, stride, x.dtype)
+                shape = [n if j == k else 1 for j, n in enumerate(x.shape)]
+                parts.append(self.expand(self.reshape(line, shape), x.shape))
+        out = parts[0]
+        for part in parts[1:]:
+            out = self.add(out, part)
+        return out
+
+    def _line(self, n: int, base: Number, stride: Number, dtype: str) -> Value:
+        """``base + stride * i`` for i in [0, n)."""
+        if int(stride) == stride and int(base) == base:
+            return self.cast(self.iota(n, int(base), int(stride), _whole(dtype)), dtype)
+        line = self.cast(self.iota(n, dtype="i64"), dtype)
+        return self.shift(self.scale(line, stride), base)
 
     def _table(self, x: Known, table: np.ndarray[Any, np.dtype[Any]]) -> Value:
         runs: list[list[Any]] = []
@@ -214,3 +225,8 @@ class HloContext(Helpers):
     def listed(self, xs: Sequence[Held]) -> list[Value]:
         """Operands as tensors of the graph."""
         return [self.value(x) for x in xs]
+
+
+def _whole(dtype: str) -> str:
+    """An integer type for positions that are then cast to ``dtype``."""
+    return "i64" if is_float(dtype) else dtype

@@ -159,12 +159,36 @@ def _logic(ctx: HloContext, xs: Sequence[Held]) -> Held:
         return done
     if is_bool(ctx.array().dtype):
         return ctx.logic(opcode, *ctx.listed(xs))
+    for x, other in (xs, xs[::-1]) if opcode == "and" else ():
+        n = _number(other)
+        if isinstance(x, Value) and isinstance(n, int) and n > 0 and n & (n + 1) == 0:
+            # The low bits.
+            return ctx.emit("remainder", x, ctx.full(n + 1, (), x.dtype))
     return uninterpreted(ctx, ctx.listed(xs))
 
 
 @lowers(*UNINTERPRETED)
 def _function(ctx: HloContext, xs: Sequence[Held]) -> Held:
-    return folded(ctx, xs, ctx.instruction.opcode) or uninterpreted(ctx, ctx.listed(xs))
+    opcode = ctx.instruction.opcode
+    done = folded(ctx, xs, opcode)
+    if done is not None:
+        return done
+    n = _number(xs[-1])
+    if opcode.startswith("shift") and isinstance(xs[0], Value) and isinstance(n, int):
+        return _shifted(ctx, xs[0], n)
+    return uninterpreted(ctx, ctx.listed(xs))
+
+
+def _shifted(ctx: HloContext, x: Value, bits: int) -> Value:
+    """A shift by a known number of bits: a product or a quotient."""
+    opcode = ctx.instruction.opcode
+    if not 0 <= bits < 63:
+        return ctx.full(0, x.shape, x.dtype)
+    if opcode == "shift-left":
+        return ctx.scale(x, 1 << bits)
+    if opcode == "shift-right-logical" and x.dtype[0] == "i":
+        _nonnegative(ctx, [x])
+    return ctx.emit("floor_divide", x, ctx.full(1 << bits, (), x.dtype))
 
 
 def uninterpreted(ctx: HloContext, xs: Sequence[Value]) -> Value:
@@ -253,8 +277,8 @@ def _convert(ctx: HloContext, xs: Sequence[Held]) -> Held:
     return ctx.cast(v, dtype)
 
 
-@lowers("copy", "optimization-barrier", "domain", "copy-start", "copy-done", "reduce-precision",
-        "add-dependency")  # fmt: skip
+@lowers("copy", "optimization-barrier", "opt-barrier", "domain", "copy-start", "copy-done",
+        "reduce-precision", "add-dependency")  # fmt: skip
 def _same(ctx: HloContext, xs: Sequence[Held]) -> Held:
     """Its first operand: a copy, or a rounding, which is none over the reals."""
     return xs[0]

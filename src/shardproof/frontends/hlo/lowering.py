@@ -11,6 +11,7 @@ from shardproof.frontends.hlo import (  # noqa: F401 - the rules
     communicate,
     elementwise,
     indexing,
+    lookups,
     rearrange,
     reduce,
 )
@@ -36,7 +37,7 @@ _BORDERS: dict[str, Rule] = {
     "Sharding": lambda ctx, xs: xs[0],
     "xla.sdy.FuncResultSharding": lambda ctx, xs: xs[0],
 }
-_SEVERAL = frozenset(("optimization-barrier",))
+_SEVERAL = frozenset(("optimization-barrier", "opt-barrier"))
 
 
 class Lowering:
@@ -88,6 +89,12 @@ class Lowering:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self._error(c.instructions[0], "computations that call each other too deeply")
+        try:
+            return self._body_of(c, arguments, path)
+        finally:
+            self.depth -= 1
+
+    def _body_of(self, c: Computation, arguments: Sequence[Held], path: str) -> Held:
         env: dict[str, Held] = {}
         shapes: dict[str, Shape] = {}
         for i in c.instructions:
@@ -103,7 +110,6 @@ class Lowering:
             else:
                 env[i.name] = self._instruction(i, [env[x] for x in i.operands], path)
             shapes[i.name] = i.shape
-        self.depth -= 1
         assert c.root is not None
         return env[c.root.name]
 
@@ -124,7 +130,7 @@ class Lowering:
                 return tuple(xs)
             return self._fits(i, rule(self.ctx, xs))
         except Unsupported as e:
-            del self.ctx.graph.nodes[mark:]
+            self.ctx.rollback(mark)
             return self._opaque(i, xs, i.opcode, str(e))
         except InputError:
             raise
@@ -188,7 +194,7 @@ class Lowering:
             here = f"{path}{i.name}[{trip}]/"
             going = self._computation(condition, [state], here)
             if not isinstance(going, Known) or going.number is None:
-                del self.ctx.graph.nodes[mark:]
+                self.ctx.rollback(mark)
                 return self._opaque(i, [state], "while", "its number of steps is not known")
             if not going.number:
                 return state

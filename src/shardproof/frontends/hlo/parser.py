@@ -12,7 +12,7 @@ MAX_LINES = 1_000_000
 _HEAD = re.compile(r"(ENTRY\s+)?%?([\w.\-]+)\s*(?:\(.*)?\{\s*$")
 _LEFT = re.compile(r"\s*(ROOT\s+)?%?([\w.\-]+)\s*=\s*")
 _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
-_INDEX = re.compile(r"/\*index=\d+\*/")
+_INDEX = re.compile(r"/\*i\d*(?:ndex)?=[\d,i=]*\*/")
 _MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[{}()\[\],]')
 _TABLE_ROW = re.compile(r'(\d+)\s+(?:"((?:[^"\\]|\\.)*)"|\{(.*)\})\s*$')
 _FIELD = re.compile(r"(\w+)=(\d+)")
@@ -131,7 +131,7 @@ class _Parser:
             self.open.root = made
 
     def read(self, line: str, number: int) -> tuple[Instruction, bool]:
-        if "/*index=" in line:
+        if "/*i" in line:
             line = _INDEX.sub("", line)
         left = _LEFT.match(line)
         if left is None:

@@ -76,12 +76,20 @@ def _broadcast(ctx: HloContext, xs: Sequence[Held]) -> Held:
 
 @lowers("reshape", "dynamic-reshape")
 def _reshape(ctx: HloContext, xs: Sequence[Held]) -> Held:
-    x, shape = xs[0], ctx.array().dims
+    return _reshaped(ctx, xs[0], ctx.array().dims)
+
+
+def _reshaped(ctx: HloContext, x: Held, shape: tuple[int, ...]) -> Held:
     if isinstance(x, Known):
         done = kn.reshape(x, shape)
         if done is not None:
             return done
-    return ctx.reshape(ctx.value(x), shape)
+    v = ctx.value(x)
+    out = ctx.reshape(v, shape)
+    columns = ctx.columns.get(v)
+    if columns is not None and shape and shape[-1] == v.shape[-1]:
+        ctx.columns[out] = [_reshaped(ctx, c, (*shape[:-1], 1)) for c in columns]
+    return out
 
 
 @lowers("bitcast")
@@ -93,9 +101,7 @@ def _bitcast(ctx: HloContext, xs: Sequence[Held]) -> Held:
         raise Unsupported("a bitcast to another element type")
     x = transpose(ctx, x, tuple(reversed(have.layout)))
     stored = tuple(want.dims[k] for k in reversed(want.layout))
-    x = (kn.reshape(x, stored) if isinstance(x, Known) else None) or ctx.reshape(
-        ctx.value(x), stored
-    )
+    x = _reshaped(ctx, x, stored)
     order = tuple(reversed(want.layout))
     return transpose(ctx, x, tuple(order.index(k) for k in range(len(order))))
 
@@ -158,7 +164,10 @@ def _concatenate(ctx: HloContext, xs: Sequence[Held]) -> Held:
         dense = [p for p in parts if p is not None]
         if len(dense) == len(xs):
             return kn.from_table(ctx.array().dtype, np.concatenate(dense, axis=dim))
-    return ctx.concat(ctx.listed(xs), dim)
+    out = ctx.concat(ctx.listed(xs), dim)
+    if dim == len(out.shape) - 1 and all(v.shape[dim] == 1 for v in ctx.listed(xs)):
+        ctx.columns[out] = list(xs)
+    return out
 
 
 @lowers("pad")

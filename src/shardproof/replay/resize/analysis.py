@@ -123,6 +123,7 @@ def analyse(problem: Problem, exact: bool = False) -> Analysis:
             if expected is not None:
                 apply_rules(out, expected)
                 _tie_expected(out, ob, expected, problem.distributed.graphs[k])
+    _tie_positions(out)
     _settle(out)
     return out
 
@@ -150,6 +151,21 @@ def _align_ranks(a: Analysis) -> None:
             for d, e in zip(a.tensor(x).dims, a.tensor(y).dims, strict=False):
                 if a.scales.size[d] == a.scales.size[e]:
                     a.scales.unify(d, e)
+
+
+def _tie_positions(a: Analysis) -> None:
+    """Positions that both sides count over an axis of their own (the places of an expert's
+    buffer) must stay as many on both sides, though no input has that axis."""
+    graphs = [a.problem.sequential, *a.problem.distributed.graphs]
+    given = {a.scales.find(d) for g in graphs for v in g.inputs for d in a.tensor(v).dims}
+    first: dict[int, Dim] = {}
+    for graph in graphs:
+        for node in graph.nodes:
+            if node.op != "iota":
+                continue
+            (dim,) = a.tensor(node.outputs[0]).dims
+            if a.scales.find(dim) not in given:
+                a.scales.unify(first.setdefault(a.scales.size[dim], dim), dim)
 
 
 def _tie_relation(a: Analysis, relation: Graph, graph: Graph) -> None:

@@ -1,0 +1,1 @@
+../src/shardproof/examples/jax_programs.py
