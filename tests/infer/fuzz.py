@@ -1,17 +1,19 @@
 """Fuzzing of inference: random programs, random mutants, judged by numbers.
 
-Run it for as long as you like with ``python -m tests.infer.fuzz FIRST LAST [MUTANTS]``; seeds
-make everything reproducible.
+Run it for as long as you like with ``python -m tests.infer.fuzz FIRST LAST MUTANTS [deep]
+[layers]``; seeds make everything reproducible.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from tests.infer.generate import Generator
+from tests.infer.layers import deep_program
 from tests.infer.mutate import NoMutant, mutant
 from tests.infer.rearrange import random_program
 from tests.support.claims import Report, check_claims, inferences
@@ -56,11 +58,17 @@ def program(seed: int) -> tuple[Generator, Problem, Rng]:
     return g, live_problem(g.problem(outputs, f"seed {seed}")), rng
 
 
-def fuzz(first: int, last: int, mutants: int = 4, deep: bool = False) -> Stats:
+def fuzz(
+    first: int,
+    last: int,
+    mutants: int = 4,
+    deep: bool = False,
+    make: Callable[[int], tuple[Generator, Problem, Rng]] = program,
+) -> Stats:
     """Check the programs of a range of seeds, and some mutants of each."""
     stats = Stats()
     for seed in range(first, last):
-        g, problem, rng = program(seed)
+        g, problem, rng = make(seed)
         stats.programs += 1
         check(stats, f"seed {seed}", problem, rng, g.ranges, deep)
         done = tries = 0
@@ -87,9 +95,9 @@ def check(
         stats.claims.add(report)
         stats.bad.extend(f"{what}: false claim: {w}" for w in report.wrong)
     stats.proved += found[-1].holds
-    if len(found) > 1:
-        stats.uniform += 1
-        stats.proved_by_index += found[0].holds
+    by_index = [i for i in found if i.symbolic_ranks]
+    stats.uniform += bool(by_index)
+    stats.proved_by_index += any(i.holds for i in by_index)
     if not found[-1].holds:
         stats.gaps[_ops(problem)] += 1
 
@@ -113,9 +121,10 @@ def check_mutant(
         if not values.fault:
             stats.claims.add(report)
             stats.bad.extend(f"{what}: false claim: {w}" for w in report.wrong)
-        equal = equal and (values.equal or "is outside" in values.fault)
+        equal = equal and (values.equal or "is outside" in values.fault or not values.defined)
         if inference.holds and not equal:
-            how = "by index" if inference.symbolic_ranks else "rank by rank"
+            program = inference.problem.distributed
+            how = "by index" if program.spmd else "by class" if program.inner else "rank by rank"
             stats.bad.append(f"{what}: FALSE VERDICT {how}")
     if equal:
         stats.equal_mutants += 1
@@ -145,14 +154,15 @@ def agrees(problem: Problem, rng: Rng, ranges: Ranges) -> bool:
     inputs = sample(problem.sequential, rng, ranges)
     values = replay(problem, inputs, rng)
     if "is outside" not in values.fault:
-        return values.equal
+        return values.equal or not values.defined
     values = replay(live_problem(problem), inputs, rng)
     if values.fault and "is outside" not in values.fault:
         return True  # without its dead code one rank lacks a collective: cannot be told
-    return values.equal
+    return values.equal or not values.defined
 
 
 if __name__ == "__main__":
-    first, last = int(sys.argv[1]), int(sys.argv[2])
-    result = fuzz(first, last, int(sys.argv[3]) if len(sys.argv) > 3 else 4, "deep" in sys.argv)
+    first, last, count = (int(x) for x in sys.argv[1:4])
+    maker = deep_program if "layers" in sys.argv else program
+    result = fuzz(first, last, count, "deep" in sys.argv, maker)
     print(summary(result))  # noqa: T201

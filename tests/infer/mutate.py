@@ -281,6 +281,20 @@ def swapped_inputs(problem: Problem, rng: Rng) -> Problem:
     return replace(problem, relation=relation)
 
 
+def _ranks(problem: Problem, rank: int, rng: Rng) -> tuple[str, list[int]]:
+    """All ranks, one, or those with one coordinate along some axis."""
+    mesh = problem.distributed.mesh
+    every = range(len(problem.distributed.graphs))
+    draw = rng.random()
+    if draw < 0.55:
+        return "all", list(every)
+    if draw < 0.75 or len(mesh.axes) < 2:
+        return "one", [rank]
+    axis = mesh.axes[int(rng.integers(len(mesh.axes)))][0]
+    mine = mesh.coordinates(rank)[axis]
+    return "some", [r for r in every if mesh.coordinates(r)[axis] == mine]
+
+
 def mutant(problem: Problem, rng: Rng) -> tuple[str, Problem]:
     """One random mutant and the name of what was done.
 
@@ -290,18 +304,17 @@ def mutant(problem: Problem, rng: Rng) -> tuple[str, Problem]:
     if rng.random() < 0.03:
         return "swapped_inputs", swapped_inputs(problem, rng)
     graphs = list(problem.distributed.graphs)
-    everywhere = rng.random() < 0.6
     rank = int(rng.integers(len(graphs)))
+    where, ranks = _ranks(problem, rank, rng)
     if not graphs[rank].nodes:
         raise NoMutant
     at = int(rng.integers(len(graphs[rank].nodes)))
     rule = MUTATIONS[int(rng.integers(len(MUTATIONS)))]
     edit = rule(graphs[rank].nodes[at], rng)
     try:
-        for k in range(len(graphs)) if everywhere else [rank]:
+        for k in ranks:
             graphs[k] = rebuild(graphs[k], at, edit)
     except (ShapeError, Undecided, ValueError) as e:
         raise NoMutant from e
     program = Program(problem.distributed.mesh, graphs)
-    where = "all" if everywhere else "one"
     return f"{rule.__name__}/{where}", replace(problem, distributed=program)

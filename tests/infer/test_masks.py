@@ -94,7 +94,6 @@ def test_the_range_of_ids_is_an_assumption_of_the_verdict() -> None:
     assert not masked.evaluator.lookups.assumed
 
 
-@pytest.mark.xfail(strict=True, reason="a sum over one element is no partial sum (see report)")
 @pytest.mark.parametrize("borders", [(0, 1, 3, 6), (0, 1, 2, 3)], ids=["one short", "all short"])
 def test_shards_of_one_row(borders: tuple[int, ...]) -> None:
     assert Runner(masked_lookup(uneven(*borders), 2, 2)).run().holds

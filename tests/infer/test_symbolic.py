@@ -240,7 +240,6 @@ def test_rank_by_rank_and_rank_as_an_index_agree(make) -> None:  # type: ignore[
     assert not apart.symbolic_ranks
 
 
-@pytest.mark.xfail(strict=True, reason="a sum over one element is no partial sum (see report)")
 @pytest.mark.parametrize("symbolic_ranks", [True, False], ids=["index", "rank by rank"])
 def test_one_column_a_rank(symbolic_ranks: bool) -> None:
     problem = problems.mlp(problems.even(3, 1), 2, 2)

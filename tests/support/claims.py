@@ -18,9 +18,10 @@ from tests.support.numeric import TOLERANCE, Replay, Rng, replay, sample
 
 from shardproof.infer.blocks import Val, flat
 from shardproof.infer.integers import Index
-from shardproof.infer.run import Inference, Runner, fold_problem
+from shardproof.infer.prepare import class_problem, fold_problem
+from shardproof.infer.run import Inference, Runner
 from shardproof.infer.spmd import NotUniform
-from shardproof.ir.graph import Value
+from shardproof.ir.graph import Mesh, Value
 from shardproof.ir.sizes import Symbol, only_symbol, symbols
 from shardproof.ops.base import Array
 from shardproof.replay.instantiate import instantiate_problem
@@ -46,38 +47,42 @@ class Report:
 
 
 class ClaimCheck:
-    """Evaluates meanings of one inference against one replay."""
+    """Evaluates meanings of one inference against one replay of the ranks of ``mesh``."""
 
-    def __init__(self, inference: Inference, values: Replay, numbers: Numbers) -> None:
+    def __init__(
+        self, inference: Inference, values: Replay, numbers: Numbers, mesh: Mesh
+    ) -> None:
         self.inference, self.values = inference, values
         self.report = Report()
         self.table = inference.evaluator.table
-        spmd = inference.problem.distributed.spmd
+        program = inference.problem.distributed
+        # The axes that are an index of the graphs, and the graph that a rank's meanings are in.
+        inside = program.mesh if program.spmd else program.inner or Mesh(())
+        self.graph: list[int] = []
         self.numbers: list[dict[Symbol, Any]] = []
-        mesh = inference.problem.distributed.mesh
         for r in range(len(values.ranks)):
-            mine = dict(numbers)
-            if spmd:
-                concrete = {a: number(n, numbers) for a, n in mesh.axes}
-                k = r
-                for a in reversed(list(concrete)):
-                    mine[only_symbol(mesh.index(a))] = k % concrete[a]
-                    k //= concrete[a]
-            self.numbers.append(mine)
+            at = mesh.coordinates(r)
+            index = {only_symbol(inside.index(a)): at[a] for a, _ in inside.axes}
+            self.numbers.append({**numbers, **index})
+            k = 0
+            for a, n in mesh.axes:
+                if all(a != x for x, _ in inside.axes):
+                    k = k * number(n, numbers) + at[a]
+            self.graph.append(k)
 
     def run(self) -> Report:
         inf = self.inference
         graph = inf.problem.sequential
         sequential = self._pairs(inf.sequential, list(graph.values()), self.values.sequential)
         self._check("sequential", sequential, [], self.numbers[0] if self.numbers else {})
-        spmd = inf.problem.distributed.spmd
         graphs = inf.problem.distributed.graphs
         every = []
         for r, env in enumerate(self.values.ranks):
-            k = 0 if spmd else r
+            k = self.graph[r]
             every.append(self._pairs(inf.env[k], list(graphs[k].values()), env))
         for r, pairs in enumerate(every):
-            others = [pairs] if spmd else every
+            # Ranks that are one graph may name unlike values alike.
+            others = [p for q, p in enumerate(every) if q == r or self.numbers[q] == self.numbers[r]]
             seen = [sequential, *others]
             self._check(f"rank {r}", pairs, seen, self.numbers[r])
         return self.report
@@ -241,13 +246,15 @@ def evaluate_index(values: AtomValues, index: Index) -> Array:
 
 
 def inferences(problem: Problem, deep: bool = False) -> list[Inference]:
-    """Inference with the rank as an index, where the ranks are uniform, and rank by rank."""
+    """Inference with the rank as an index, where all ranks or those of a class are uniform, and
+    rank by rank (last)."""
     out = []
     if not problem.distributed.spmd and len(problem.distributed.graphs) > 1:
-        try:
-            out.append(Runner(fold_problem(problem), deep=deep).run())
-        except NotUniform:
-            pass
+        for fold in (fold_problem, class_problem):
+            try:
+                out.append(Runner(fold(problem), deep=deep).run())
+            except NotUniform:
+                pass
     out.append(Runner(problem, deep=deep).run())
     return out
 
@@ -273,4 +280,4 @@ def check_claims(
                 numbers.update({s: sizes[s.name] for s in symbols(n)} if sizes else {})
     for _, extent in problem.distributed.mesh.axes:
         numbers.update({s: sizes[s.name] for s in symbols(extent)} if sizes else {})
-    return values, ClaimCheck(inference, values, numbers).run()
+    return values, ClaimCheck(inference, values, numbers, concrete.distributed.mesh).run()

@@ -33,6 +33,13 @@ class Replay:
     def equal(self) -> bool:
         return not self.wrong and not self.fault
 
+    @property
+    def defined(self) -> bool:
+        """Whether every value is a number: no division by zero, no logarithm of what is not
+        positive. Verdicts rest on that assumption."""
+        every = (self.sequential, *self.ranks)
+        return all(bool(np.isfinite(x).all()) for env in every for x in env.values())
+
 
 def sample(graph: Graph, rng: Rng, ranges: Ranges | None = None) -> dict[str, Array]:
     """Random inputs of a graph: reals in [-2, 2], integers in their range, booleans."""
@@ -47,8 +54,8 @@ def draw(v: Value, rng: Rng, between: tuple[int, int] | None = None) -> Array:
         return np.asarray(rng.integers(low, high, size=v.shape))
     if between is not None:
         return np.asarray(rng.uniform(*between, size=v.shape))
-    # Multiples of 1/4 hit equalities and thresholds now and then; a few values lie far out.
-    return np.asarray(np.round(rng.normal(size=v.shape) * 6) / 4 + rng.choice([0, 0.01], v.shape))
+    # Multiples of 1/4 hit equalities and thresholds now and then, and add up without rounding.
+    return np.asarray(np.round(rng.normal(size=v.shape) * 6) / 4 + rng.choice([0, 1 / 64], v.shape))
 
 
 def replay(problem: Problem, inputs: Mapping[str, Array], rng: Rng) -> Replay:
