@@ -9,6 +9,7 @@ only to the same operator on equal operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -253,7 +254,8 @@ class Evaluator:
         bound = [j for x in summed for j in together.axes(x)]
         parts = []
         for lo, hi, lins in together.cells:
-            pairs = self.products.expand(lo, hi, [(lin, ONE) for lin in lins], bound)
+            factors = [(lin, ONE) for lin in lins]
+            pairs = self.products.expand(lo, hi, factors, bound, summing=bool(summed))
             parts.append((lo, hi, pairs))
         value = project(self.table, together, a.output, parts)
         if bound and len(parts) > len(value.cells):
@@ -285,7 +287,7 @@ class Evaluator:
             used = tuple(j for j in bound if any(t.ax[j] is not None for t, _ in lin))
             if len(used) < len(bound):
                 self.table.fire(lemmas.EXTREMUM_OF_CONSTANT)
-            t = self.products.name(Instance(a.kind, (), lo, hi, (lin,), used))
+            t = self._extreme(Instance(a.kind, (), lo, hi, (lin,), used), bound)
             keep = [j for j in range(len(lo)) if j not in bound]
             box = (tuple(lo[j] for j in keep), tuple(hi[j] for j in keep))
             found.setdefault(box, []).append(t._replace(ax=tuple(t.ax[j] for j in keep)))
@@ -295,6 +297,21 @@ class Evaluator:
         self._check_disjoint(cells)
         odims = tuple(() if x == "1" else together.dims[together.labels.index(x)] for x in output)
         return blocks.normalise(odims, cells)
+
+    def _extreme(self, inst: Instance, bound: Sequence[int]) -> Term:
+        """The extremum of one cell. Of a single element it is that element, or the part of a
+        named extremum over one index."""
+        if inst.bound or any(inst.hi[j] - inst.lo[j] != 1 for j in bound):
+            return self.products.name(inst)
+        if not self.table.defining:
+            found = self.table.find(replace(inst, single=True))
+            if found is not None:
+                self.table.fire(lemmas.SINGLE_SUMMAND)
+                return found
+        (lin,) = inst.operands
+        if len(lin) == 1 and lin[0][1] == 1:
+            return lin[0][0]
+        return self.products.name(inst)
 
     @staticmethod
     def _check_disjoint(cells: list[Cell]) -> None:

@@ -136,7 +136,7 @@ class Lookups:
         together = bring_together([hot, part], [(*g.id_labels, "v"), g.x_labels], g.output)
         bound = list(together.axes("v"))
         parts = [
-            (lo, hi, self.products.expand(lo, hi, [(a, ONE), (b, ONE)], bound))
+            (lo, hi, self.products.expand(lo, hi, [(a, ONE), (b, ONE)], bound, summing=True))
             for lo, hi, (a, b) in together.cells
         ]
         return project(self.table, together, g.output, parts)
@@ -224,7 +224,7 @@ class Lookups:
         together = bring_together([hot, g], [(*pos, "v"), (*pos, *rest)], output)
         bound = [j for x in pos for j in together.axes(x)]
         parts = [
-            (lo, hi, self.products.expand(lo, hi, [(a, ONE), (b, ONE)], bound))
+            (lo, hi, self.products.expand(lo, hi, [(a, ONE), (b, ONE)], bound, summing=True))
             for lo, hi, (a, b) in together.cells
         ]
         return project(self.table, together, output, parts)

@@ -55,7 +55,8 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An operator instance at hand, over the box ``[lo, hi)`` of its axes."""
+    """An operator instance at hand, over the box ``[lo, hi)`` of its axes. ``single`` marks a
+    reduction of which only one element is at hand, so that no axis is bound."""
 
     fn: str
     attrs: tuple[Any, ...]
@@ -65,6 +66,7 @@ class Instance:
     bound: tuple[int, ...] = ()
     whole: tuple[int, ...] = ()
     commutative: bool = False
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +373,7 @@ def _sorted(inst: Instance) -> Instance:
 
 def _key(inst: Instance) -> Key:
     ops = tuple(tuple(_term_key(t, c) for t, c in lin) for lin in inst.operands)
-    return (inst.fn, inst.attrs, len(inst.bound) > 0, ops)
+    return (inst.fn, inst.attrs, len(inst.bound) > 0 or inst.single, ops)
 
 
 MAX_PAIRINGS = 24

@@ -8,7 +8,10 @@ joined, and guards are worked out (:mod:`shardproof.infer.guards`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
+from typing import Any
 
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported
 from shardproof.infer.coef import ONE, Coef, from_size
@@ -28,6 +31,7 @@ from shardproof.ops.base import EXP
 
 MAX_FACTORS = 24
 MAX_TERMS = 160
+MAX_SINGLE = 6
 
 
 class Products:
@@ -51,7 +55,12 @@ class Products:
         return lincomb(self.table, self.expand(lo, hi, operands))
 
     def expand(
-        self, lo: Box, hi: Box, operands: Sequence[tuple[Lin, Fraction]], bound: Sequence[int] = ()
+        self,
+        lo: Box,
+        hi: Box,
+        operands: Sequence[tuple[Lin, Fraction]],
+        bound: Sequence[int] = (),
+        summing: bool = False,
     ) -> list[tuple[Term, Coef]]:
         """All products of one term an operand, each contracted over the ``bound`` axes."""
         if any(not lin for lin, _ in operands):
@@ -67,7 +76,7 @@ class Products:
                 raise Unsupported("a product of sums with too many terms")
         out = []
         for coef, factors in combos:
-            done = self.contract(lo, hi, factors, bound)
+            done = self.contract(lo, hi, factors, bound, summing)
             if done is not None:
                 out.append((done[0], done[1] * coef))
         return out
@@ -127,13 +136,23 @@ class Products:
     # ---- one product
 
     def contract(
-        self, lo: Box, hi: Box, factors: list[Factor], bound: Sequence[int]
+        self,
+        lo: Box,
+        hi: Box,
+        factors: list[Factor],
+        bound: Sequence[int],
+        summing: bool = False,
     ) -> tuple[Term, Coef] | None:
         """The sum over the ``bound`` axes of a product of factors; None when it is zero. The
-        bound axes stay in the result as axes that nothing walks."""
+        bound axes stay in the result as axes that nothing walks. ``summing`` says that there are
+        summed axes, if only of extent 1."""
         simple = self.simplify(lo, hi, factors)
         if simple is None:
             return None
+        if summing and all(hi[j] - lo[j] == 1 for j in bound):
+            single = self._single_summand(lo, hi, simple)
+            if single is not None:
+                return single, ONE
         if not bound:
             return self.product_term(lo, hi, simple), ONE
         outside: list[Factor] = []
@@ -156,6 +175,30 @@ class Products:
                 return None
             outside = again
         return self.product_term(lo, hi, outside), coef
+
+    def _single_summand(self, lo: Box, hi: Box, factors: list[Factor]) -> Term | None:
+        """One summand as a part of a named sum: a shard of width 1 holds no sum, but what it
+        holds is a partial sum over one index. Factors that the named sum lets go of are taken
+        out; which ones, the table tells."""
+        if self.table.defining or len(factors) > MAX_SINGLE:
+            return None
+        for size in range(len(factors), 0, -1):
+            for inside in combinations(factors, size):
+                t = self._find_single(lo, hi, list(inside))
+                if t is None:
+                    continue
+                rest = [f for f in factors if f not in inside]
+                again = self.simplify(lo, hi, [*rest, (t, ONE)]) if rest else [(t, ONE)]
+                if again is not None:
+                    self.fire(lemmas.SINGLE_SUMMAND)
+                    return self.product_term(lo, hi, again)
+        return None
+
+    def _find_single(self, lo: Box, hi: Box, factors: list[Factor]) -> Term | None:
+        parts = _places(factors)
+        inst = Instance("sum", (), lo, hi, _operands(parts), single=True)
+        named = self.table.find(replace(inst, commutative=_may_swap(parts)))
+        return None if named is None else _carry(named, parts)
 
     def _sum_atom(
         self, lo: Box, hi: Box, factors: list[Factor], axes: list[int]
@@ -224,32 +267,11 @@ class Products:
     def _named(self, inst: Instance, factors: list[Factor]) -> Term:
         """Name a product or a sum of products. A factor to the first power is a linear place:
         its own partial sums are carried out of the name, labelled by the place."""
-        parts = []
-        for t, e in factors:
-            carried = t.restr if e == 1 else ()
-            parts.append((t._replace(restr=()) if e == 1 else t, e, carried))
-        parts.sort(key=lambda p: (p[0].atom, str(p[1]), str(p[0].restr), str(p[2]), str(p[0].off)))
-        operands = tuple(((t, e),) for t, e, _ in parts)
-        named = self.name(
-            Instance(
-                inst.fn,
-                inst.attrs,
-                inst.lo,
-                inst.hi,
-                operands,
-                inst.bound,
-                # A label names a place, so factors that carry one may not change places.
-                commutative=not any(carried for _, _, carried in parts),
-            )
-        )
-        extra = tuple(
-            (("in", named.atom, p, label), a, b)
-            for p, (_, _, carried) in enumerate(parts)
-            for label, a, b in carried
-        )
+        parts = _places(factors)
+        named = self.name(replace(inst, operands=_operands(parts), commutative=_may_swap(parts)))
         if inst.fn == "prod" and any(t.atom in self.table.complete for t, _, _ in parts):
             self._note_product(named.atom)
-        return named._replace(restr=named.restr + extra) if extra else named
+        return _carry(named, parts)
 
     def _note_product(self, atom: int) -> None:
         """A product with a factor that is 1 when complete equals, when complete, the rest."""
@@ -403,6 +425,37 @@ class Products:
 
 
 # ------------------------------------------------------------------ helpers
+
+
+Part = tuple[Term, Fraction, tuple[Any, ...]]  # factor, exponent, partial sums carried out
+
+
+def _places(factors: list[Factor]) -> list[Part]:
+    """Factors in canonical order, without the partial sums that a linear place carries out."""
+    parts = []
+    for t, e in factors:
+        carried = t.restr if e == 1 else ()
+        parts.append((t._replace(restr=()) if e == 1 else t, e, carried))
+    parts.sort(key=lambda p: (p[0].atom, str(p[1]), str(p[0].restr), str(p[2]), str(p[0].off)))
+    return parts
+
+
+def _operands(parts: list[Part]) -> tuple[Lin, ...]:
+    return tuple(((t, e),) for t, e, _ in parts)
+
+
+def _may_swap(parts: list[Part]) -> bool:
+    """A label names a place, so factors that carry one may not change places."""
+    return not any(carried for _, _, carried in parts)
+
+
+def _carry(named: Term, parts: list[Part]) -> Term:
+    extra = tuple(
+        (("in", named.atom, p, label), a, b)
+        for p, (_, _, carried) in enumerate(parts)
+        for label, a, b in carried
+    )
+    return named._replace(restr=named.restr + extra) if extra else named
 
 
 def _fn(a: Atom) -> str:

@@ -152,6 +152,42 @@ declare(
 )
 
 
+def _single(x: Array) -> Pair:
+    parts = [x[..., k : k + 1].sum(axis=-1) for k in range(x.shape[-1])]
+    return np.sum(np.array(parts, dtype=object), axis=0), x.sum(axis=-1)
+
+
+def _cases_single() -> Iterator[Pair]:
+    for m, n in itertools.product(range(1, 4), range(1, 5)):
+        yield _single(entries("f", m, n))
+
+
+declare(
+    Lemma(
+        names.SINGLE_SUMMAND,
+        "one element is the part of a reduction over one index",
+        "f(c) = sum over k in [c, c+1) of f(k); likewise for the maximum and the minimum",
+        "exact",
+        "A sum, or an extremum, over one index is its only term. A shard of width 1 has no axis "
+        "to sum over, but its ranks' values add up to the sum all the same.",
+        "exhaustive",
+        "handbook B1",
+        "w[@tp] * x[b, @tp] on each of N ranks, summed by an all_reduce over tp",
+        lambda rng: _single(values(rng, 3, 4)),
+        (
+            Condition(
+                "the named sum read at that index has exactly the factors at hand",
+                "infer/naming.py: _match",
+            ),
+            Condition("every summed axis has extent 1 at hand", "infer/products.py: contract"),
+        ),
+        _cases_single,
+        lambda rng: (np.array([3.0]), np.array([1.0 + 3.0])),
+        "an element taken for the sum of two",
+    )
+)
+
+
 def _constant(c: Array, n: int) -> Pair:
     return np.repeat(c[:, None], n, axis=1).sum(axis=1), c * n
 
