@@ -48,6 +48,7 @@ def verify(
     *,
     fixed: dict[str, float] | None = None,
     replay: bool = True,
+    fixes: bool = True,
     progress: Progress | None = None,
 ) -> Verdict:
     """Decide whether the distributed program refines the sequential one.
@@ -56,6 +57,7 @@ def verify(
         fixed: inputs that hold one constant, by name.
         replay: whether to replay reduced instances (without, nothing can be *refuted* but by a
             protocol violation).
+        fixes: whether to look for a change that mends a refuted program.
         progress: called with a short text at every stage.
     """
     say = progress or (lambda text: None)
@@ -71,7 +73,7 @@ def verify(
     if inf.holds:
         _confirm(problem, verdict, fixed, replay, say)
     else:
-        _refute(problem, inf, verdict, fixed, replay, say)
+        _refute(problem, inf, verdict, fixed, replay, fixes, say)
     clock.lap("replay")
     verdict.seconds = clock.seconds
     return verdict
@@ -227,6 +229,7 @@ def _refute(
     verdict: Verdict,
     fixed: dict[str, float] | None,
     replay: bool,
+    fixes: bool,
     say: Progress,
 ) -> None:
     say("looking for the cause")
@@ -245,8 +248,9 @@ def _refute(
             verdict.status = "refuted"
             _attach(found, findings, verdict)
             _note_unwitnessed(found, findings, fixed)
-            say("looking for a fix")
-            _find_fixes(inf, found_by, findings, fixed)
+            if fixes:
+                say("looking for a fix")
+                _find_fixes(inf, found_by, findings, fixed)
     if verdict.status == "unproved":
         _explain_unproved(inf, verdict)
 

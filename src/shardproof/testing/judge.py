@@ -72,7 +72,7 @@ class Pair:
 def judge(pair: Pair, mutant: Mutant) -> Judgement:
     """Replay a mutant of the small problem, verify it, and compare."""
     truth, error = replayed(mutant.problem, pair)
-    verdict = verify(mutant.problem, fixed=dict(pair.fixed))
+    verdict = verify(mutant.problem, fixed=dict(pair.fixed), fixes=False)
     return judgement(pair.name, mutant, truth, error, verdict)
 
 
@@ -87,7 +87,7 @@ def judge_full_size(pair: Pair, mutant: Mutant) -> Judgement:
             truth = "protocol"
     else:
         truth, error = replayed(small.problem, Pair(pair.name, small, pair.original, pair.fixed))
-    verdict = verify(mutant.problem, fixed=dict(pair.fixed))
+    verdict = verify(mutant.problem, fixed=dict(pair.fixed), fixes=False)
     return judgement(pair.name, mutant, truth, error, verdict)
 
 
