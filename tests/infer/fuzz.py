@@ -137,12 +137,18 @@ def summary(stats: Stats) -> str:
     c = stats.claims
     return "\n".join(
         [
-            f"{stats.programs} programs, {stats.proved} proved rank by rank; of "
-            f"{stats.uniform} uniform ones {stats.proved_by_index} by the rank as an index",
-            f"{stats.mutants} mutants, {stats.different} different; of {stats.equal_mutants} "
-            f"equal ones {stats.equal_proved} proved",
-            f"{c.checked} claims checked, {c.unknown} unknown, {c.undefined} undefined in part, "
-            f"{len(c.wrong)} wrong",
+            (
+                f"{stats.programs} programs, {stats.proved} proved rank by rank; of "
+                f"{stats.uniform} uniform ones {stats.proved_by_index} by the rank as an index"
+            ),
+            (
+                f"{stats.mutants} mutants, {stats.different} different; of {stats.equal_mutants} "
+                f"equal ones {stats.equal_proved} proved"
+            ),
+            (
+                f"{c.checked} claims checked, {c.unknown} unknown, {c.undefined} undefined, "
+                f"{len(c.wrong)} wrong"
+            ),
             *stats.bad[:40],
         ]
     )

@@ -8,6 +8,7 @@ collectives that mend it are inserted on the distributed side.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Union
@@ -165,7 +166,7 @@ class Generator:
         if not self.uneven:
             return {}
         cuts = self.cuts(axis, extent)
-        sizes = tuple(b - a for a, b in zip(cuts, cuts[1:], strict=False))
+        sizes = tuple(b - a for a, b in itertools.pairwise(cuts))
         return {"sizes": sizes, **({"extent": sizes[self.coords[rank][axis]]} if share else {})}
 
     def to(self, t: Tensor, axis: int, want: Lay) -> Tensor:

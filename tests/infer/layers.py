@@ -6,7 +6,7 @@ sees every layer."""
 from __future__ import annotations
 
 import numpy as np
-from tests.infer.generate import Generator, Tensor
+from tests.infer.generate import Generator, Layout, Tensor
 from tests.infer.steps import Skip
 from tests.infer.steps import norm as add_norm
 
@@ -24,12 +24,12 @@ def deep_program(seed: int) -> tuple[Generator, Problem, Rng]:
     rows, width = int(rng.choice([2, 4])), int(rng.choice([2, 4]))
     inner = int(rng.choice([4, 6]))
     axis = len(g.size) - 1
-    lead = ("R",) * axis
-    batch = (0,) if axis and rng.random() < 0.5 else lead
+    lead: Layout = ("R",) * axis
+    batch: Layout = (0,) if axis and rng.random() < 0.5 else lead
     kind = KINDS[int(rng.integers(len(KINDS)))]
     x = g.input("f32", (rows, width), (*batch, "R"))
-    up = (*lead, 1)
-    down = (*lead, 0)
+    up: Layout = (*lead, 1)
+    down: Layout = (*lead, 0)
     shared = g.input("f32", (width, inner), up) if kind == "shared" else None
     act = str(rng.choice(["gelu", "tanh", "silu"]))
     attrs = {"approximate": "none"} if act == "gelu" else {}

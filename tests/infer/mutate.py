@@ -54,7 +54,9 @@ def rebuild(graph: Graph, at: int, edit: Edit) -> Graph:
         if len(outs) != len(n.outputs):
             raise NoMutant
         new.update(zip(n.outputs, outs, strict=True))
-    out = b.returns(*(new[v] if v else None for v in graph.outputs), names=tuple(graph.output_names))
+    out = b.returns(
+        *(new[v] if v else None for v in graph.outputs), names=tuple(graph.output_names)
+    )
     same = zip(graph.outputs, out.outputs, strict=True)
     if any(v and w and v.type != w.type for v, w in same):
         raise NoMutant
@@ -166,7 +168,7 @@ def other_operator(n: Node, rng: Rng) -> Edit:
     if n.op not in SWAPS:
         raise NoMutant
     op = str(rng.choice(SWAPS[n.op]))
-    attrs = {} if n.op == "gelu" else n.attrs
+    attrs: dict[str, Any] = {} if n.op == "gelu" else dict(n.attrs)
     return lambda b, n, x, new: b.emit_all(op, *x, **attrs)
 
 

@@ -20,7 +20,9 @@ class Skip(Exception):
 def pick(g: Generator, kind: str = "f", rank: int | None = None, positive: bool = False) -> Tensor:
     found = [
         t for t in g.pool
-        if t.kind == kind and (rank is None or len(t.shape) == rank) and (t.positive or not positive)
+        if t.kind == kind
+        and (rank is None or len(t.shape) == rank)
+        and (t.positive or not positive)
     ]  # fmt: skip
     if not found:
         raise Skip
@@ -201,7 +203,9 @@ def matmul(g: Generator) -> Tensor:
 
 
 def whole_axis(g: Generator) -> Tensor:
-    op = str(g.rng.choice(["softmax", "log_softmax", "cumsum", "sort", "argmax", "logsumexp", "prod"]))
+    op = str(
+        g.rng.choice(["softmax", "log_softmax", "cumsum", "sort", "argmax", "logsumexp", "prod"])
+    )
     t = pick(g)
     d = some_dim(g, t)
     t = g.mended(t, keep=(d,))
@@ -228,9 +232,9 @@ def norm(g: Generator) -> Tensor:
     t = g.mended(t, keep=(d,))
     w = g.input("f32", t.shape[-1:], ("R",) * len(g.size))
     op = str(g.rng.choice(["layer_norm_affine", "rms_norm"]))
-    attrs = {"naxes": 1, "eps": Fraction(1, 1000)}
+    attrs: dict[str, Any] = {"naxes": 1, "eps": Fraction(1, 1000)}
     seq = g.seq.emit_all(op, t.seq, w.seq, **attrs)[0]
-    dist = tuple(b.emit_all(op, t.dist[r], w.dist[r], **attrs)[0] for r, b in enumerate(g.dist))  # type: ignore[arg-type]
+    dist = tuple(b.emit_all(op, t.dist[r], w.dist[r], **attrs)[0] for r, b in enumerate(g.dist))
     return g.keep(Tensor(seq, dist, t.lay))
 
 

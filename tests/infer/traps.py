@@ -34,10 +34,15 @@ class Case:
 CASES: list[Case] = []
 
 
-def case(name: str, equal: bool, proved: bool | None = None, **options: Any) -> Any:
+Maker = Callable[[], Problem]
+
+
+def case(
+    name: str, equal: bool, proved: bool | None = None, **options: Any
+) -> Callable[[Maker], Maker]:
     """Register a function that makes a problem."""
 
-    def add(make: Callable[[], Problem]) -> Callable[[], Problem]:
+    def add(make: Maker) -> Maker:
         CASES.append(Case(name, make, equal, proved if equal else False, **options))
         return make
 
@@ -202,7 +207,11 @@ for _fn in ("relu", "gelu", "softmax", "exp"):
 
     @case(f"T08 {_fn} of partial sums", False)
     def _(fn: str = _fn) -> Problem:
-        attrs: dict[str, Any] = {"gelu": {"approximate": "none"}, "softmax": {"dim": 0}}.get(fn, {})
+        more: dict[str, dict[str, Any]] = {
+            "gelu": {"approximate": "none"},
+            "softmax": {"dim": 0},
+        }
+        attrs = more.get(fn, {})
         return pair(
             {"x": (F, (4, 3))},
             lambda b, x: b.emit(fn, total(b, x, 0), **attrs),

@@ -66,7 +66,7 @@ class AtomValues:
 
     def lin(self, lin: Lin, points: Points, extra: Restr = ()) -> Array:
         """A linear combination of terms over variables."""
-        total = np.zeros(points.shape[1])
+        total: Array = np.zeros(points.shape[1])
         for t, c in lin:
             total = total + coefficient(c, self.numbers) * self.term(t, points, extra)
         return total
@@ -92,10 +92,10 @@ class AtomValues:
         if atom == UNIT:
             return np.ones(index.shape[1])
         if atom == IOTA:
-            return index[0].astype(float)
+            return np.asarray(index[0], dtype=float)
         if atom in self.known:
             array = self.known[atom]
-            if ((index < 0) | (index.T >= np.array(array.shape, dtype=int)).T).any():
+            if ((index < 0) | (np.array(array.shape, dtype=int) <= index.T).T).any():
                 raise Wrong(f"{self.table.atoms[atom].name} is read outside of its shape")
             return np.asarray(array[tuple(index)], dtype=float)
         d = self.table.atoms[atom].definition
@@ -111,7 +111,7 @@ class AtomValues:
         at = index - low[:, None]
         if ((at < 0) | (at >= np.array(table.shape, dtype=int)[:, None])).any():
             return self.compute(atom, d, index, restr)
-        return np.asarray(table[tuple(at)])
+        return np.broadcast_to(table[tuple(at)], index.shape[1:])
 
     def dense(self, atom: int, d: Def, restr: Restr) -> tuple[Array, Array]:
         """All values over the ranges of the free variables."""
@@ -157,7 +157,7 @@ class AtomValues:
             product = np.ones(n * m)
             for values, op in zip(operands, d.operands, strict=True):
                 product = product * values ** float(op[0][1])  # type: ignore[arg-type]
-            return product.reshape(n, m).sum(axis=1)
+            return np.asarray(product.reshape(n, m).sum(axis=1))
         if d.fn in ("max", "min"):
             reduce, nothing = (np.max, -np.inf) if d.fn == "max" else (np.min, np.inf)
             return np.asarray(reduce(operands[0].reshape(n, m), axis=1, initial=nothing))
@@ -208,7 +208,7 @@ class AtomValues:
 def _grid(ranges: Sequence[range]) -> Array:
     shape = tuple(len(r) for r in ranges)
     points = np.indices(shape).reshape(len(shape), int(np.prod(shape, dtype=int)))
-    return points + np.array([r.start for r in ranges], dtype=int)[:, None]
+    return np.asarray(points + np.array([r.start for r in ranges], dtype=int)[:, None])
 
 
 def _evaluable(d: Def) -> bool:

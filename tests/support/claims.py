@@ -8,6 +8,7 @@ checked; a wrong claim anywhere is a bug, whether or not a verdict rests on it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,9 +50,7 @@ class Report:
 class ClaimCheck:
     """Evaluates meanings of one inference against one replay of the ranks of ``mesh``."""
 
-    def __init__(
-        self, inference: Inference, values: Replay, numbers: Numbers, mesh: Mesh
-    ) -> None:
+    def __init__(self, inference: Inference, values: Replay, numbers: Numbers, mesh: Mesh) -> None:
         self.inference, self.values = inference, values
         self.report = Report()
         self.table = inference.evaluator.table
@@ -71,6 +70,11 @@ class ClaimCheck:
             self.graph.append(k)
 
     def run(self) -> Report:
+        with np.errstate(all="ignore"):
+            self._run()
+        return self.report
+
+    def _run(self) -> None:
         inf = self.inference
         graph = inf.problem.sequential
         sequential = self._pairs(inf.sequential, list(graph.values()), self.values.sequential)
@@ -82,15 +86,14 @@ class ClaimCheck:
             every.append(self._pairs(inf.env[k], list(graphs[k].values()), env))
         for r, pairs in enumerate(every):
             # Ranks that are one graph may name unlike values alike.
-            others = [p for q, p in enumerate(every) if q == r or self.numbers[q] == self.numbers[r]]
+            others = [
+                p for q, p in enumerate(every) if q == r or self.numbers[q] == self.numbers[r]
+            ]
             seen = [sequential, *others]
             self._check(f"rank {r}", pairs, seen, self.numbers[r])
-        return self.report
 
     @staticmethod
-    def _pairs(
-        meanings: Any, order: list[Value], env: Environment
-    ) -> list[tuple[str, Val, Array]]:
+    def _pairs(meanings: Any, order: list[Value], env: Environment) -> list[tuple[str, Val, Array]]:
         return [
             (v.name, meanings[v], x)
             for v, x in zip(order, env_values(env, order), strict=True)
@@ -251,10 +254,8 @@ def inferences(problem: Problem, deep: bool = False) -> list[Inference]:
     out = []
     if not problem.distributed.spmd and len(problem.distributed.graphs) > 1:
         for fold in (fold_problem, class_problem):
-            try:
+            with contextlib.suppress(NotUniform):
                 out.append(Runner(fold(problem), deep=deep).run())
-            except NotUniform:
-                pass
     out.append(Runner(problem, deep=deep).run())
     return out
 

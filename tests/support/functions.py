@@ -23,7 +23,7 @@ def pointwise(
     """A scalar function of the operands."""
     values = [_plain(a, numbers) for a in attrs]
     if fn == "lin":
-        return operands[0]
+        return np.asarray(operands[0])
     if fn == "power":
         return np.asarray(operands[0] ** float(values[0]))
     if fn == "ge":
@@ -39,7 +39,7 @@ def pointwise(
         return np.trunc(operands[0])
     if fn.startswith("to_"):
         (out,) = _evaluate("cast", (operands[0].astype(np.int64),), {"dtype": fn[3:]})
-        return out.astype(float)
+        return np.asarray(out, dtype=float)
     op = lookup(fn)
     names = [w.rstrip("?") for w in op.attributes.split() if w != "*"]
     given: dict[str, AttrValue] = dict(zip(names, attrs, strict=False))

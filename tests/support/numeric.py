@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,11 @@ class Replay:
         """Whether every value is a number: no division by zero, no logarithm of what is not
         positive. Verdicts rest on that assumption."""
         every = (self.sequential, *self.ranks)
-        return all(bool(np.isfinite(x).all()) for env in every for x in env.values())
+        return all(
+            bool(np.isfinite(np.asarray(x, dtype=float)).all())
+            for env in every
+            for x in env.values()
+        )
 
 
 def sample(graph: Graph, rng: Rng, ranges: Ranges | None = None) -> dict[str, Array]:
@@ -47,15 +52,17 @@ def sample(graph: Graph, rng: Rng, ranges: Ranges | None = None) -> dict[str, Ar
 
 
 def draw(v: Value, rng: Rng, between: tuple[int, int] | None = None) -> Array:
+    shape: Any = v.shape
     if is_bool(v.dtype):
-        return np.asarray(rng.integers(0, 2, size=v.shape).astype(bool))
+        return np.asarray(rng.integers(0, 2, size=shape).astype(bool))
     if is_integer(v.dtype):
         low, high = between or DEFAULT_RANGE
-        return np.asarray(rng.integers(low, high, size=v.shape))
+        return np.asarray(rng.integers(low, high, size=shape))
     if between is not None:
-        return np.asarray(rng.uniform(*between, size=v.shape))
+        return np.asarray(rng.uniform(*between, size=shape))
     # Multiples of 1/4 hit equalities and thresholds now and then, and add up without rounding.
-    return np.asarray(np.round(rng.normal(size=v.shape) * 6) / 4 + rng.choice([0, 1 / 64], v.shape))
+    grid = np.round(rng.normal(size=shape) * 6) / 4
+    return np.asarray(grid + rng.integers(0, 2, size=shape) / 64)
 
 
 def replay(problem: Problem, inputs: Mapping[str, Array], rng: Rng) -> Replay:
