@@ -1,0 +1,467 @@
+"""Sums of products over atoms, and the one question about them: is this sum zero?
+
+A sum is compared by what it means, not by how it is spelled: named products, sums and linear
+combinations are replaced by their definitions, the latest first (definitions only use earlier
+atoms, so this ends), until the sum cancels. Reductions over intervals of one body are a step
+function of their bounds, which is zero or not; so partial sums never have to be joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, Union
+
+from shardproof.certificate.claims import IOTA, UNIT, Atom, Interval, Label, Lin, Term, innermost
+from shardproof.certificate.exact import (
+    ONE,
+    Aff,
+    Coef,
+    NotChecked,
+    coef_plus,
+    coef_times,
+    const,
+    is_zero,
+    quotient,
+    replace,
+    total,
+    variable,
+)
+from shardproof.certificate.guards import Guarding
+from shardproof.certificate.products import AtLeast, Base, Equal, Product, Read, Sum, affs, moved
+from shardproof.certificate.region import Range, Region, fresh
+from shardproof.ir.sizes import Size, at_least, div_mod, divides
+from shardproof.ops.base import EXP
+
+MAX_TERMS = 4000
+MAX_GRID = 20000
+
+
+class Algebra:
+    """Sums of products over the atoms of one certificate. ``known`` are ranges of integer
+    unknowns, ``boolean`` unknowns that are 0 or 1, ``linear`` the places in which the functions
+    of atoms are linear, and ``assumed`` the facts that the comparisons rested on."""
+
+    def __init__(self, atoms: list[Atom]) -> None:
+        self.atoms = atoms
+        self.known: dict[int, Range] = {}
+        self.boolean: set[int] = set()
+        self.linear: dict[int, frozenset[int]] = {}
+        self.assumed: dict[str, None] = {}
+        self.guarding = Guarding(self.known)
+
+    # ---- terms as sums
+
+    def read(self, t: Term, at: Sequence[Aff]) -> Read:
+        """A term where its axes are ``at``."""
+        walks: list[list[tuple[Aff, Size]]] = [[] for _ in t.off]
+        for w, a in zip(t.ax, at, strict=True):
+            if w is not None:
+                walks[w[0]].append((a, w[1]))
+        index = tuple(
+            (o + ws[0][0][0], ws[0][0][1]) if len(ws) == 1 and ws[0][1] == 1 else total(ws, o)
+            for o, ws in zip(t.off, walks, strict=True)
+        )
+        return Read(t.atom, index, t.restr)
+
+    def sum_of(self, lin: Lin, at: Sequence[Aff]) -> Sum:
+        """A linear combination where its axes are ``at``."""
+        return [(Product((), ((self.read(t, at), ONE),)), c) for t, c in lin]
+
+    def operand(self, r: Read, place: int, at: Sequence[Aff]) -> Lin:
+        """One operand of an atom's definition, with the intervals that ``r`` has for it."""
+        lin = self.atoms[r.atom].operands[place]
+        own = tuple((n[3], a, b) for n, a, b in r.restr if n[0] == "in" and n[2] == place)
+        if not own:
+            return lin
+        t = lin[0][0]
+        if len(lin) != 1 or {n for n, _, _ in own} & {n for n, _, _ in t.restr}:
+            raise NotChecked("an interval of an operand that has one already")
+        return ((t._replace(restr=t.restr + own), lin[0][1]),)
+
+    # ---- definitions
+
+    def opens(self, b: Base, e: Fraction) -> bool:
+        """Whether a factor may be replaced by its definition."""
+        if not isinstance(b, Read):
+            return False
+        fn = self.atoms[b.atom].fn
+        if fn == "lin":
+            return e == 1 and not b.restr
+        return (fn == "sum" and e == 1) or (fn == "prod" and (e == 1 or not b.restr))
+
+    def opened(self, p: Product, k: int) -> Sum:
+        """The product with its ``k``-th factor replaced by its definition."""
+        b, e = p.factors[k]
+        assert isinstance(b, Read)
+        rest = (*p.factors[:k], *p.factors[k + 1 :])
+        d = self.atoms[b.atom]
+        if d.fn == "lin":
+            return [
+                (Product(p.ranges, (*rest, (self.read(t, b.at), ONE))), c)
+                for t, c in d.operands[0]
+            ]
+        ranges, at = self.bound_variables(b)
+        factors: list[tuple[Base, Fraction]] = []
+        for place in range(len(d.operands)):
+            ((t, power),) = self.operand(b, place, at)
+            if not isinstance(power, Fraction) or power.denominator != 1:
+                raise NotChecked("a product with a power that is no whole number")
+            if power != 1 and any(n[0] == "in" and n[2] == place for n, _, _ in b.restr):
+                raise NotChecked("part of a sum under a power")
+            factors.append((self.read(t, at), power * e))
+        return [(Product((*p.ranges, *ranges), (*rest, *factors)), ONE)]
+
+    def bound_variables(self, r: Read) -> tuple[tuple[tuple[int, Size, Size], ...], list[Aff]]:
+        """New variables for the reductions of an atom with their ranges; and the values of all
+        its variables."""
+        d = self.atoms[r.atom]
+        at = list(r.at)
+        ranges = []
+        mine = {n[2]: (a, b) for n, a, b in r.restr if n[0] != "in"}
+        for q in d.bound:
+            v = fresh()
+            ranges.append((v, *mine.get(q, (d.lo[q], d.hi[q]))))
+            at.append(variable(v))
+        return tuple(ranges), at
+
+    def splits(self, atom: int, label: Label) -> bool:
+        """Whether an atom is additive in the interval that a label names."""
+        d = self.atoms[atom]
+        if label[0] != "in":
+            return d.fn == "sum"
+        op = d.operands[label[2]]
+        if d.fn in ("prod", "sum"):
+            linear = op[0][1] == 1
+        else:
+            linear = label[2] in self.linear.get(atom, ())
+        return linear and not op[0][0].restr and self.splits(op[0][0].atom, label[3])
+
+    # ---- is a sum zero
+
+    def equal(self, a: Sum, b: Sum, region: Region) -> bool:
+        """Whether two sums are equal on the whole region."""
+        return self.zero([*a, *((p, -c) if isinstance(c, Fraction) else (p, _minus(c)) for p, c in b)], region)
+
+    def zero(self, terms: Sum, region: Region) -> bool:
+        """Whether a sum is zero on the whole region (False: not shown)."""
+        for _ in range(400):
+            terms = _collected(terms)
+            if not terms:
+                return True
+            groups: dict[Any, list[tuple[Product, dict[Any, Range], Coef]]] = {}
+            for p, c in self.simplified(terms, region):
+                key, boxes = self.canonical(p)
+                groups.setdefault(key, []).append((p, boxes, c))
+            terms = [
+                (p, c) for g in groups.values() if not self.cancels(g) for p, _, c in g
+            ]
+            if not terms:
+                return True
+            if len(terms) > MAX_TERMS:
+                raise NotChecked("a comparison with too many terms")
+            latest = max(
+                (b.atom for p, _ in terms for b, e in p.factors
+                 if isinstance(b, Read) and self.opens(b, e)),
+                default=None,
+            )  # fmt: skip
+            if latest is None:
+                return False
+            terms = [x for p, c in terms for x in self._open_all(p, c, latest)]
+        return False
+
+    def _open_all(self, p: Product, c: Coef, atom: int) -> Sum:
+        done: Sum = []
+        todo: Sum = [(p, c)]
+        while todo:
+            p, c = todo.pop()
+            k = next(
+                (
+                    k
+                    for k, (b, e) in enumerate(p.factors)
+                    if isinstance(b, Read) and b.atom == atom and self.opens(b, e)
+                ),
+                None,
+            )
+            if k is None:
+                done.append((p, c))
+            else:
+                todo.extend((q, coef_times(c, x)) for q, x in self.opened(p, k))
+        return done
+
+    # ---- one product
+
+    def simplified(self, terms: Sum, region: Region) -> Sum:
+        """Products without constants, positions that are sums, unused indices and guards that a
+        rule decides."""
+        out: Sum = []
+        todo = list(terms)
+        while todo:
+            p, c = todo.pop()
+            p = self._combined(p)
+            inner = region
+            if p.ranges:
+                inner = Region({**region.ranges, **{v: (a, b) for v, a, b in p.ranges}}, ())
+            new = self._position(p) or self._summed(p)
+            if new is None:
+                new = self.guarding.step(p, inner)
+            if new is None:
+                out.append((p, c))
+            else:
+                todo.extend((q, coef_times(c, x)) for q, x in new if not is_zero(x))
+            if len(out) + len(todo) > MAX_TERMS:
+                raise NotChecked("a comparison with too many terms")
+        return out
+
+    def _combined(self, p: Product) -> Product:
+        """Powers of one factor joined; guards in their own form."""
+        acc: dict[Base, Fraction] = {}
+        for b, e in p.factors:
+            if isinstance(b, Read):
+                if b.atom == UNIT:
+                    continue
+                b = self._as_guard(b)
+            acc[b] = acc[b] + e if b in acc else e
+        factors = []
+        for b, e in acc.items():
+            if e == 0:
+                self._nonzero(b)
+                continue
+            if e != 1 and self._is_boolean(b):
+                if e < 0:
+                    raise NotChecked("a division by a condition")
+                e = ONE
+            factors.append((b, e))
+        return Product(p.ranges, tuple(factors))
+
+    def _is_boolean(self, b: Base) -> bool:
+        if not isinstance(b, Read):
+            return True
+        return b.atom in self.boolean or self.atoms[b.atom].fn.startswith("compare_")
+
+    def _as_guard(self, r: Read) -> Base:
+        d = self.atoms[r.atom]
+        if d.fn == "ge":
+            ((t, c),) = d.operands[0]
+            if len(d.operands) == 1 and c == 1 and len(d.attrs) == 1 and not r.restr:
+                return AtLeast(self.read(t, r.at), d.attrs[0])
+        if d.fn == "eq":
+            if len(d.operands) == 2 and all(len(x) == 1 and x[0][1] == 1 for x in d.operands):
+                t, u = d.operands[0][0][0], d.operands[1][0][0]
+                if u.atom == IOTA and not r.restr:
+                    return Equal(self.read(t, r.at), self.read(u, r.at).at[0])
+        if d.fn in ("ge", "eq"):
+            raise NotChecked("a guard of another form")
+        return r
+
+    @staticmethod
+    def _position(p: Product) -> Sum | None:
+        """``iota[c + s i + ...] = c + s iota[i] + ...``."""
+        for k, (b, e) in enumerate(p.factors):
+            if not isinstance(b, Read) or b.atom != IOTA or e != 1:
+                continue
+            c, slopes = b.at[0]
+            if c == 0 and len(slopes) == 1 and slopes[0][1] == 1:
+                continue
+            rest = (*p.factors[:k], *p.factors[k + 1 :])
+            out: Sum = [(p._replace(factors=rest), quotient(c, 1))]
+            for v, s in slopes:
+                one = (Read(IOTA, (variable(v),)), ONE)
+                out.append((p._replace(factors=(*rest, one)), quotient(s, 1)))
+            return out
+        return None
+
+    @staticmethod
+    def _summed(p: Product) -> Sum | None:
+        """A sum over no index, over one, or over an index that nothing reads."""
+        for k, (v, lo, hi) in enumerate(p.ranges):
+            rest = (*p.ranges[:k], *p.ranges[k + 1 :])
+            n = hi - lo
+            if n == 1:
+                value = {v: const(lo)}
+                return [(Product(rest, tuple((moved(b, value), e) for b, e in p.factors)), ONE)]
+            if n == 0 or not any(v == w for b, _ in p.factors for a in affs(b) for w, _ in a[1]):
+                return [(p._replace(ranges=rest), quotient(n, 1))]
+        return None
+
+    def _nonzero(self, b: Base) -> None:
+        """``x / x = 1`` rests on an assumption unless ``x`` is positive."""
+        if not isinstance(b, Read):
+            raise NotChecked("a division by a condition")
+        if not self.positive(b.atom):
+            name = self.atoms[b.atom].name
+            self.assumed[f"{name} is nowhere zero (the program divides by it)"] = None
+
+    def positive(self, atom: int) -> bool:
+        """Exponentials, and products and sums of them."""
+        d = self.atoms[atom]
+        if atom == UNIT or d.fn == EXP:
+            return True
+        return d.fn in ("prod", "sum") and all(self.positive(x[0][0].atom) for x in d.operands)
+
+    # ---- one name for products that differ in the intervals of their sums only
+
+    def canonical(self, p: Product) -> tuple[Any, dict[Any, Range]]:
+        """A key that is equal for equal products up to intervals, and the intervals."""
+        ranges = {v: (a, b) for v, a, b in p.ranges}
+        rows = [[list(affs(b)), b, e] for b, e in p.factors]
+        if len(ranges) > 1:
+            _merge(ranges, [a for row in rows for a in [row]])
+        order = sorted(range(len(rows)), key=lambda k: self._rank(rows, k, ranges))
+        names: dict[int, Aff] = {}
+        boxes: dict[Any, Range] = {}
+        for k in order:
+            for a in rows[k][0]:
+                _number(a, ranges, names, boxes)
+        key = []
+        for place, k in enumerate(order):
+            at, b, e = rows[k]
+            head = self._head(b, e, place, boxes)
+            key.append((head, e, tuple(replace(a, names) for a in at)))
+        return tuple(key), boxes
+
+    def _head(self, b: Base, e: Fraction, place: int, boxes: dict[Any, Range]) -> Any:
+        if isinstance(b, AtLeast):
+            return ("ge", b.base.atom, b.base.restr, b.least)
+        if isinstance(b, Equal):
+            return ("eq", b.base.atom, b.base.restr)
+        kept = []
+        for label, lo, hi in b.restr:
+            if e == 1 and self.splits(b.atom, label):
+                boxes[place, b.atom, label] = (lo, hi)
+            else:
+                kept.append((label, lo, hi))
+        return ("read", b.atom, tuple(kept))
+
+    @staticmethod
+    def _rank(rows: list[Any], k: int, ranges: Mapping[int, Range]) -> Any:
+        at, b, e = rows[k]
+        atom = b.atom if isinstance(b, Read) else b.base.atom
+        kind = 0 if isinstance(b, Read) else 1 if isinstance(b, AtLeast) else 2
+        alike = sum(1 for r in rows if type(r[1]) is type(b) and r[2] == e)
+        if alike < 2:
+            return (kind, atom, e, "")
+        free = [
+            (str(a[0]) if not any(v in ranges for v, _ in a[1]) else "",
+             [(v if v not in ranges else 0, str(s)) for v, s in a[1]])
+            for a in at
+        ]  # fmt: skip
+        return (kind, atom, e, str(free))
+
+    def cancels(self, group: list[tuple[Product, dict[Any, Range], Coef]]) -> bool:
+        """Whether a step function of the intervals is zero everywhere."""
+        first = group[0][1]
+        if all(boxes == first for _, boxes, _ in group[1:]):
+            left: Coef = Fraction(0)
+            for _, _, c in group:
+                left = coef_plus(left, c)
+            return is_zero(left)
+        dims = list(dict.fromkeys(d for _, boxes, _ in group for d in boxes))
+        spans = [[boxes.get(d) or self._whole(d) for d in dims] for _, boxes, _ in group]
+        return _steps_vanish(spans, [c for _, _, c in group])
+
+    def _whole(self, dim: Any) -> Range:
+        if isinstance(dim, int):
+            raise NotChecked("sums over different indices")
+        atom, q = innermost(self.atoms, dim[1], dim[2])
+        return self.atoms[atom].lo[q], self.atoms[atom].hi[q]
+
+
+# ------------------------------------------------------------------ helpers
+
+
+def _minus(c: Coef) -> Coef:
+    return coef_times(c, -ONE)
+
+
+def _collected(terms: Sum) -> Sum:
+    acc: dict[Product, Coef] = {}
+    for p, c in terms:
+        acc[p] = coef_plus(acc[p], c) if p in acc else c
+    return [(p, c) for p, c in acc.items() if not is_zero(c)]
+
+
+def _merge(ranges: dict[int, Range], rows: list[Any]) -> None:
+    """Two indices that are everywhere read as the digits of one become that one."""
+    again = True
+    while again:
+        again = False
+        for u in list(ranges):
+            for v in list(ranges):
+                if u != v and _digits_of_one(u, v, ranges, rows):
+                    n = ranges[v][1]
+                    (a, b) = ranges.pop(u)
+                    ranges[v] = (a * n, b * n)
+                    for row in rows:
+                        row[0] = [_drop(x, u) for x in row[0]]
+                    again = True
+                    break
+            if again:
+                break
+
+
+def _digits_of_one(u: int, v: int, ranges: Mapping[int, Range], rows: list[Any]) -> bool:
+    lo, n = ranges[v]
+    if lo != 0:
+        return False
+    for row in rows:
+        for _, slopes in row[0]:
+            s = dict(slopes)
+            if (u in s or v in s) and (u not in s or v not in s or s[u] != s[v] * n):
+                return False
+    return True
+
+
+def _drop(a: Aff, u: int) -> Aff:
+    return a[0], tuple(x for x in a[1] if x[0] != u)
+
+
+def _number(
+    a: Aff, ranges: Mapping[int, Range], names: dict[int, Aff], boxes: dict[Any, Range]
+) -> None:
+    """Name the summed indices of an index function by order of appearance; each starts where
+    the first function that reads it has no offset."""
+    new = [(v, s) for v, s in a[1] if v in ranges and v not in names]
+    if not new:
+        return
+    if len(new) > 1:
+        new.sort(key=lambda x: (len(str(x[1])), str(x[1])))
+    for k, (v, s) in enumerate(new):
+        c = a[0]
+        shift = div_mod(c, s)[0] if k == 0 and divides(s, c) else 0
+        name = -1 - len(names)
+        names[v] = (-shift, ((name, 1),))
+        lo, hi = ranges[v]
+        boxes[name] = (lo + shift, hi + shift)
+
+
+def _steps_vanish(spans: list[list[Range]], coefs: Iterable[Coef]) -> bool:
+    cells: dict[tuple[int, ...], Coef] = {}
+    borders = [_ordered([x for row in spans for x in row[d]]) for d in range(len(spans[0]))]
+    for row, c in zip(spans, coefs, strict=True):
+        grid: list[tuple[int, ...]] = [()]
+        for (a, b), points in zip(row, borders, strict=True):
+            steps = range(points.index(a), points.index(b))
+            grid = [(*g, k) for g in grid for k in steps]
+            if len(grid) > MAX_GRID:
+                raise NotChecked("too many intervals")
+        for g in grid:
+            cells[g] = coef_plus(cells[g], c) if g in cells else c
+    return all(is_zero(c) for c in cells.values())
+
+
+def _ordered(points: list[Size]) -> list[Size]:
+    out: list[Size] = []
+    for x in points:
+        k = 0
+        while k < len(out) and out[k] != x and at_least(x, out[k]):
+            k += 1
+        if k < len(out) and out[k] == x:
+            continue
+        if k < len(out) and not at_least(out[k], x):
+            raise NotChecked("intervals whose order is not known")
+        out.insert(k, x)
+    return out
+
+
+__all__ = ["Algebra", "NamedTuple", "Union"]

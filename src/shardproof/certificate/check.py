@@ -1,0 +1,463 @@
+"""Check a certificate: every claimed meaning follows from those of the operands.
+
+What is trusted: the graphs of the problem, the declarations of operators (``ops``), the
+arithmetic of sizes (``ir``), and this package. The certificate only says where to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardproof.certificate.algebra import Algebra
+from shardproof.certificate.claims import Claims, Meaning, well_formed, well_formed_atoms
+from shardproof.certificate.communication import Ranks, concrete, reduction
+from shardproof.certificate.discrete import Discrete
+from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
+from shardproof.certificate.fold import check_fold
+from shardproof.certificate.functions import Functions
+from shardproof.certificate.outputs import check_cover
+from shardproof.certificate.products import Sum
+from shardproof.certificate.region import Region, Split, fresh
+from shardproof.certificate.rules import Source, meaning_source, simple, unit
+from shardproof.certificate.schedule import Walk, waits
+from shardproof.ir.builder import Builder
+from shardproof.ir.check import check_graph
+from shardproof.ir.graph import Graph, Mesh, Node, Value
+from shardproof.ir.sizes import Undecided
+from shardproof.ops import base as alg
+from shardproof.ops.numbers import exact
+from shardproof.spec.problem import Obligation, Problem
+
+MAX_REGIONS = 4096
+Fits = Callable[[Region, Sequence[Aff], Sum], bool]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """``problem`` is empty if the certificate proves the problem; else the step that was not
+    checked. ``assumed`` are the facts that the proof rests on beside those of the problem."""
+
+    problem: str = ""
+    assumed: list[str] = field(default_factory=list)
+    steps: int = 0
+
+    @property
+    def agrees(self) -> bool:
+        return not self.problem
+
+
+def check(
+    original: Problem, evaluated: Problem, claims: Claims, fixed: dict[str, float]
+) -> Outcome:
+    """Whether the claims prove that ``original`` refines.
+
+    Args:
+        evaluated: ``original`` itself, or the problem with ranks folded that was evaluated.
+        fixed: inputs that hold one constant.
+    """
+    run = Checker(original, evaluated, claims, fixed)
+    try:
+        run.all()
+    except (NotChecked, Undecided, ZeroDivisionError, alg.ShapeError) as e:
+        where = f"{run.where}: " if run.where else ""
+        return Outcome(f"not checked: {where}{e}", steps=run.steps)
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, RecursionError) as e:
+        # The certificate does not have the form that a step needs.
+        return Outcome(f"not checked: {run.where}: malformed ({type(e).__name__})", steps=run.steps)
+    return Outcome("", sorted({*run.algebra.assumed, *run.discrete.assumed}), run.steps)
+
+
+class Checker:
+    """One certificate."""
+
+    def __init__(
+        self, original: Problem, evaluated: Problem, claims: Claims, fixed: dict[str, float]
+    ) -> None:
+        self.original, self.problem, self.claims, self.fixed = original, evaluated, claims, fixed
+        self.algebra = Algebra(claims.atoms)
+        self.functions = Functions(self.algebra)
+        self.discrete = Discrete(self.algebra, self.functions)
+        self.where = "atoms"
+        self.steps = 0
+        self.owner: dict[int, Any] = {0: "1", 1: "index"}
+        self.ready: set[int] = {0, 1}
+        self.differs: set[int] = set()
+        self.formed: set[int] = set()
+        self.checked: set[Any] = set()
+        self.side: int | None = None
+        self.sources: dict[int, Source] = {}
+        self.mesh: Mesh | None = None
+
+    def all(self) -> None:
+        well_formed_atoms(self.claims.atoms)
+        self.where = "ranks"
+        if self.problem is not self.original:
+            check_fold(self.original, self.problem)
+        program = self.problem.distributed
+        if not self.problem.obligations:
+            raise NotChecked("there is nothing to prove")
+        self.mesh = program.mesh if program.spmd else program.inner
+        self.ranks = Ranks(self.algebra, self.mesh or Mesh(()), self.differs)
+        for g in (self.problem.sequential, *program.graphs, *self.problem.relation):
+            self.well_typed(g)
+        self.sequential()
+        self.side = 0
+        for k in range(len(program.graphs)):
+            self.inputs(k)
+        if program.spmd:
+            self.where = "asynchronous results"
+            waits(program.graphs[0])
+            for node in program.graphs[0].nodes:
+                self.local(0, node)
+        else:
+            for kind, members in Walk(program).steps():
+                if kind == "local":
+                    self.local(*members[0])
+                else:
+                    self.meeting(kind, members)
+        for ob in self.problem.obligations:
+            self.where = f"output {ob.seq_output}"
+            self.obligation(ob)
+
+    def well_typed(self, g: Graph) -> None:
+        flaws = check_graph(g, alg.infer_types)
+        if flaws:
+            raise NotChecked(f"graph {g.name}: {flaws[0]}")
+
+    # ---- claims
+
+    def claim(self, table: dict[Value, Meaning], v: Value) -> Meaning:
+        m = table[v]
+        if m.shape != v.shape:
+            raise NotChecked(f"the claimed shape of %{v.name} is not its shape")
+        if id(m) not in self.formed:
+            well_formed(self.claims.atoms, m)
+            self.formed.add(id(m))
+        for c in m.cells:
+            for t, _ in c.lin:
+                self.known(t.atom)
+        return m
+
+    def known(self, atom: int) -> None:
+        """Every unknown in a claim has been tied to what it stands for."""
+        if atom in self.ready:
+            return
+        a = self.claims.atoms[atom]
+        if not a.fn and atom not in self.owner:
+            raise NotChecked(f"the unknown {a.name} stands for nothing")
+        for lin in a.operands:
+            for t, _ in lin:
+                self.known(t.atom)
+        self.ready.add(atom)
+
+    def own(self, m: Meaning, key: Any, boolean: bool = False) -> bool:
+        """Let the unknown that a claim consists of stand for the value ``key``."""
+        if len(m.cells) != 1 and m.extents and all(f != 0 for f in m.extents):
+            return False
+        for c in m.cells:
+            if len(c.lin) != 1 or c.lin[0][1] != 1:
+                return False
+            t = c.lin[0][0]
+            n = len(m.dims) and len(m.extents)
+            plain = t.ax == tuple((j, 1) for j in range(n)) and t.off == (0,) * n and not t.restr
+            if not plain or self.claims.atoms[t.atom].fn or any(len(d) > 1 for d in m.dims):
+                return False
+            if self.owner.setdefault(t.atom, key) != key:
+                return False
+            if boolean:
+                self.algebra.boolean.add(t.atom)
+            if self.side is not None and self.mesh is not None:
+                self.differs.add(t.atom)
+        return True
+
+    def source(self, m: Meaning) -> Source:
+        found = self.sources.get(id(m))
+        if found is None:
+            found = self.sources[id(m)] = meaning_source(self.algebra, m)
+        return found
+
+    def cells(self, m: Meaning, fits: Fits) -> None:
+        """Check every box of a claim, cutting it where a step needs that."""
+        if any(f == 0 for f in m.extents):
+            return
+        for c in m.cells:
+            names = [fresh() for _ in c.lo]
+            axes = [variable(v) for v in names]
+            index, j = [], 0
+            for d in m.dims:
+                a = const(0)
+                for n in d:
+                    a = total(((a, n), (axes[j], 1)))
+                    j += 1
+                index.append(a)
+            spans = dict(zip(names, zip(c.lo, c.hi, strict=True), strict=True))
+            todo = [Region.of(spans, (*index, *axes))]
+            parts = 0
+            while todo:
+                region = todo.pop()
+                try:
+                    k = len(index)
+                    claimed = self.algebra.sum_of(c.lin, region.index[k:])
+                    if not fits(region, region.index[:k], claimed):
+                        raise NotChecked("the claimed meaning does not follow from the operands")
+                except Split as s:
+                    todo += region.parts(s)
+                    parts += 1
+                    if parts > MAX_REGIONS:
+                        raise NotChecked("a claim in too many pieces") from None
+
+    def equals(self, m: Meaning, s: Source) -> None:
+        """Check that a claim says what ``s`` holds."""
+        if s.shape != m.shape:
+            raise NotChecked(f"the shape {s.shape} is claimed to be {m.shape}")
+        self.cells(m, lambda r, at, x: self.algebra.equal(s.read(r, at), x, r))
+
+    # ---- graphs
+
+    def sequential(self) -> None:
+        graph, table = self.problem.sequential, self.claims.sequential
+        for v in graph.inputs:
+            self.where = f"sequential input %{v.name}"
+            if v.name in self.fixed:
+                c = exact(self.fixed[v.name])[0]
+                terms = unit(c) if c != 0 else []
+                m = self.claim(table, v)
+                self.equals(m, Source(v.shape, lambda r, at, t=terms: t))  # type: ignore[misc]
+                self.no_pieces(m)
+            elif not self.own(table[v], ("input", v.name), v.dtype == "b8"):
+                raise NotChecked("the claim is not that it is an unknown")
+            else:
+                self.no_pieces(self.claim(table, v))
+        for node in graph.nodes:
+            self.node("sequential", node, table)
+
+    def no_pieces(self, m: Meaning) -> None:
+        if m.base is not None:
+            raise NotChecked("an integer view of an input")
+
+    def through(self, graph: Graph, values: dict[Value, Source]) -> dict[Value, Source]:
+        """The values of a relation graph, read through it."""
+        out = dict(values)
+        for node in graph.nodes:
+            types = tuple(v.type for v in node.inputs)
+            rules = alg.lookup(node.op).algebra(types, node.attrs)
+            for v, rule in zip(node.outputs, rules, strict=True):
+                found = simple(rule, [out[x] for x in node.inputs], v.shape)
+                if found is None:
+                    raise NotChecked(f"the relation uses {node.op}")
+                out[v] = found
+        return out
+
+    def inputs(self, k: int) -> None:
+        """Inputs of a distributed graph are what the relation makes of sequential inputs."""
+        relation, table = self.problem.relation[k], self.claims.distributed[k]
+        names = {v.name: v for v in self.problem.sequential.inputs}
+        given = {}
+        for v in relation.inputs:
+            if v.shape != names[v.name].shape:
+                raise NotChecked(f"the relation reads {v.name} with another shape")
+            given[v] = self.source(self.claims.sequential[names[v.name]])
+        values = self.through(relation, given)
+        outs = dict(zip(relation.output_names, relation.outputs, strict=True))
+        for v in self.problem.distributed.graphs[k].inputs:
+            self.where = f"graph {k}, input %{v.name}"
+            out = outs.get(v.name)
+            if out is None:
+                if not self.own(table[v], ("input", k, v.name), v.dtype == "b8"):
+                    raise NotChecked("the claim is not that it is an unknown")
+                self.no_pieces(self.claim(table, v))
+                continue
+            m = self.claim(table, v)
+            key = ("bind", id(m), k if self.mesh is None else None, v.name)
+            self.equals(m, values[out])
+            del key
+            self.no_pieces(m)
+
+    def node(self, where: str, node: Node, table: dict[Value, Meaning]) -> None:
+        """Check the claims about the results of one operator that is not a collective."""
+        first = node.outputs[0] if node.outputs else None
+        self.where = f"{where}, {node.source or (first.name if first else node.op)} ({node.op})"
+        operands = [table[v] for v in node.inputs]
+        op = alg.lookup(node.op)
+        if op.define is not None and first is not None and first in self.claims.opened:
+            self._opened(where, node, table)
+            return
+        types = tuple(v.type for v in node.inputs)
+        for k, rule in enumerate(op.algebra(types, node.attrs)):
+            v = node.outputs[k]
+            attrs = tuple(sorted((a, repr(x)) for a, x in node.attrs.items()))
+            key = (node.op, attrs, k, types, tuple(id(m) for m in operands))
+            if isinstance(rule, alg.Opaque | alg.Undefined):
+                key = ("value", id(v))
+            if (key, id(table[v])) in self.checked:
+                continue
+            self._result(rule, node, operands, v, table, key)
+            self.checked.add((key, id(table[v])))
+
+    def _result(
+        self, rule: alg.Algebra, node: Node, operands: list[Meaning], v: Value,
+        table: dict[Value, Meaning], key: Any,
+    ) -> None:  # fmt: skip
+        self.steps += 1
+        try:
+            self.result(rule, node, operands, v, self.claim(table, v))
+        except (NotChecked, Undecided):
+            # A value that nothing is claimed of is an unknown.
+            if table[v].base is not None or not self.own(table[v], key):
+                raise
+            self.claim(table, v)
+
+    def result(
+        self, rule: alg.Algebra, node: Node, operands: list[Meaning], v: Value, m: Meaning
+    ) -> None:
+        """Check one result of one operator."""
+        sources = [self.source(x) for x in operands]
+        shape = v.shape
+        if self.discrete.handles(rule, node, operands, v):
+            self.discrete.check(self, rule, node, operands, v, m)
+            return
+        if m.base is not None:
+            self.discrete.view(rule, operands, m)
+        found = simple(rule, sources, shape)
+        if found is not None:
+            self.equals(m, found)
+        elif isinstance(rule, alg.Pointwise):
+            self.cells(m, lambda r, at, x: self.functions.pointwise(rule, sources, shape, r, at, x))
+        elif isinstance(rule, alg.Monomial):
+            self.cells(m, lambda r, at, x: self.functions.monomial(rule, sources, shape, r, at, x))
+        elif isinstance(rule, alg.Signature):
+            self.cells(m, lambda r, at, x: self.functions.signature(rule, sources, r, at, x))
+        else:
+            raise NotChecked(f"the rule {type(rule).__name__}")
+
+    def _opened(self, where: str, node: Node, table: dict[Value, Meaning]) -> None:
+        """An operator by its definition: the inner values are claimed too."""
+        op = alg.lookup(node.op)
+        assert op.define is not None
+        b = Builder(Graph(node.op), alg.infer_types)
+        ins = tuple(b.input(f"x{k}", v.dtype, tuple(v.shape)) for k, v in enumerate(node.inputs))
+        outs = op.define(b, ins, node.attrs)
+        claimed = self.claims.opened[node.outputs[0]]
+        made = [v for n in b.graph.nodes for v in n.outputs]
+        inner = dict(zip(ins, (table[v] for v in node.inputs), strict=True))
+        inner.update(zip(made, claimed, strict=True))
+        for n in b.graph.nodes:
+            self.node(f"{where}, in {node.source or node.op}", n, inner)
+        for v, w in zip(node.outputs, outs, strict=True):
+            if v.type.shape != w.type.shape or table[v] is not inner[w]:
+                raise NotChecked("a result is not that of the definition")
+            self.claim(table, v)
+
+    # ---- distributed graphs
+
+    def local(self, k: int, node: Node) -> None:
+        table = self.claims.distributed[k]
+        if "group" not in node.attrs:
+            self.node(f"graph {k}", node, table)
+            return
+        self.where = f"graph {k}, {node.source or node.op} ({node.op})"
+        if self.mesh is None or len(node.inputs) != 1 or len(node.outputs) != 1:
+            raise NotChecked("a collective that no rank answers")
+        v, x = node.outputs[0], node.inputs[0]
+        self.steps += 1
+        try:
+            m = self.claim(table, v)
+            self.no_pieces(m)
+            made = self.ranks.run(node.op, self.source(table[x]), node.attrs, x.dtype)
+            self.equals(m, made)
+        except (NotChecked, Undecided):
+            if table[v].base is not None or not self.own(table[v], ("value", id(v))):
+                raise
+            self.claim(table, v)
+
+    def meeting(self, kind: str, members: Sequence[tuple[int, Node]]) -> None:
+        k0, first = members[0]
+        self.where = f"graph {k0}, {first.source or first.op} ({first.op})"
+        tables = [self.claims.distributed[k] for k, _ in members]
+        if kind == "message":
+            (send, recv) = members[0][1], members[1][1]
+            if send.inputs[0].type != recv.outputs[0].type:
+                raise NotChecked("a message of another type than is received")
+            m = self.claim(tables[1], recv.outputs[0])
+            self.equals(m, self.source(tables[0][send.inputs[0]]))
+            self.no_pieces(m)
+            return
+        sources = [self.source(t[n.inputs[0]]) for t, (_, n) in zip(tables, members, strict=True)]
+        made = concrete(
+            kind, sources, [n.attrs for _, n in members], [n.inputs[0].type for _, n in members]
+        )
+        done: set[Any] = set()
+        for t, (_, n), s in zip(tables, members, made, strict=True):
+            m = self.claim(t, n.outputs[0])
+            self.no_pieces(m)
+            if (id(m), id(s)) not in done:
+                self.steps += 1
+                self.equals(m, s)
+                done.add((id(m), id(s)))
+
+    # ---- obligations
+
+    def obligation(self, ob: Obligation) -> None:
+        seq = self.problem.sequential.output(ob.seq_output)
+        if seq is None or all(g is None for g in ob.expected):
+            raise NotChecked("no rank returns it")
+        graphs = self.problem.distributed.graphs
+        found: dict[int, Value] = {}
+        for k, relation in enumerate(ob.expected):
+            if relation is not None:
+                self.well_typed(relation)
+                v = graphs[k].output(ob.dist_output)
+                if v is None:
+                    raise NotChecked("a rank does not return it")
+                found[k] = v
+        if len(ob.expected) != len(graphs):
+            raise NotChecked("an obligation is not stated for every rank")
+        for k, v in found.items():
+            relation = ob.expected[k]
+            assert relation is not None
+            (one,) = relation.inputs
+            (out,) = relation.outputs
+            if one.shape != seq.shape or out is None:
+                raise NotChecked("the expected output is a part of another tensor")
+            want = self.through(relation, {one: self.source(self.claims.sequential[seq])})[out]
+            have = self.declared(ob, k, found, v.dtype)
+            if want.shape != have.shape:
+                raise NotChecked("the output has another shape than is expected")
+            self.compare(want, have)
+        check_cover(ob, seq, self.mesh, self.through)
+
+    def declared(self, ob: Obligation, k: int, found: dict[int, Value], dtype: str) -> Source:
+        """The output of graph ``k``, summed over the axes along which it is partial."""
+        tables = self.claims.distributed
+        inner = [a for a in ob.partial_over if self.mesh and a in dict(self.mesh.axes)]
+        outer = [a for a in ob.partial_over if a not in inner]
+
+        def one(g: int) -> Source:
+            s = self.source(tables[g][found[g]])
+            return self.ranks.reduced("sum", s, inner, dtype) if inner else s
+
+        if not outer:
+            return one(k)
+        mesh = self.problem.distributed.mesh
+        if self.problem.distributed.spmd or any(a not in dict(mesh.axes) for a in outer):
+            raise NotChecked("a sum over axes that the mesh does not have")
+        mine = mesh.coordinates(k)
+        group = [
+            g
+            for g in range(len(tables))
+            if all(c == mine[a] for a, c in mesh.coordinates(g).items() if a not in outer)
+        ]
+        return reduction("sum", [one(g) for g in group], dtype)
+
+    def compare(self, want: Source, have: Source) -> None:
+        """Whether two tensors are equal everywhere."""
+        plain = tuple((n,) if n != 1 else () for n in want.shape)
+        boxes = ((0,) * sum(map(len, plain)), tuple(n for d in plain for n in d))
+        from shardproof.certificate.claims import Cell
+
+        whole = Meaning(plain, (Cell(boxes[0], boxes[1], ()),))
+        self.cells(
+            whole, lambda r, at, x: self.algebra.equal(want.read(r, at), have.read(r, at), r)
+        )

@@ -1,0 +1,178 @@
+"""What a certificate claims: definitions of atoms, and meanings of values.
+
+An *atom* is an abbreviation: a scalar function of its free variables, spelled with earlier atoms.
+A definition can therefore never be wrong, only useless; what a certificate claims is that a value
+of a graph equals terms over atoms. Atoms without a definition are unknowns, each of which the
+checker ties to one input or one unexplained result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from shardproof.certificate.exact import Coef, NotChecked
+from shardproof.ir.graph import Value
+from shardproof.ir.sizes import Size, at_least, product
+
+UNIT, IOTA = 0, 1  # the constant 1, and the function v -> v
+
+Label = tuple[Any, ...]
+Interval = tuple[Label, Size, Size]
+
+
+class Term(NamedTuple):
+    """``atom[off + sum of stride * axis]`` with reductions restricted to intervals."""
+
+    atom: int
+    ax: tuple[tuple[int, Size] | None, ...]
+    off: tuple[Size, ...]
+    restr: tuple[Interval, ...] = ()
+
+
+Lin = tuple[tuple[Term, Coef], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """``fn`` is empty for an unknown with ``n_free`` axes."""
+
+    name: str
+    fn: str
+    attrs: tuple[Any, ...]
+    operands: tuple[Lin, ...]
+    lo: tuple[Size, ...]
+    hi: tuple[Size, ...]
+    n_free: int
+    whole: tuple[int, ...]
+
+    @property
+    def bound(self) -> range:
+        """The reduction variables."""
+        return range(self.n_free, len(self.lo))
+
+
+class Cell(NamedTuple):
+    lo: tuple[Size, ...]
+    hi: tuple[Size, ...]
+    lin: Lin
+
+
+class Piece(NamedTuple):
+    """``a * t + c`` where ``lo <= t < hi``; None is an infinite end."""
+
+    lo: Size | None
+    hi: Size | None
+    a: int
+    c: Size
+
+
+@dataclass(eq=False, slots=True)
+class Meaning:
+    """A tensor: the factors of its dims, and a linear combination of terms on each box. With
+    ``pieces`` it is, as an integer, that function of the tensor ``base``."""
+
+    dims: tuple[tuple[Size, ...], ...]
+    cells: tuple[Cell, ...]
+    base: Meaning | None = None
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        return tuple(product(f) for f in self.dims)
+
+    @property
+    def extents(self) -> tuple[Size, ...]:
+        return tuple(f for d in self.dims for f in d)
+
+
+@dataclass(eq=False, slots=True)
+class Claims:
+    """The meanings of the values of the sequential graph, of each evaluated distributed graph,
+    and of what fused operators are made of, by the node's first result."""
+
+    atoms: list[Atom]
+    sequential: dict[Value, Meaning]
+    distributed: list[dict[Value, Meaning]]
+    opened: dict[Value, list[Meaning]] = field(default_factory=dict)
+
+
+def well_formed_atoms(atoms: list[Atom]) -> None:
+    """Definitions use earlier atoms only, with as many indices as these have."""
+    for k, a in enumerate(atoms):
+        if k in (UNIT, IOTA):
+            if a.fn or a.n_free != k:
+                raise NotChecked("the first two atoms are not 1 and the index")
+            continue
+        if not a.fn:
+            continue
+        if not 0 <= a.n_free <= len(a.lo) == len(a.hi) or not set(a.whole) <= set(range(len(a.lo))):
+            raise NotChecked(f"atom {k} has variables that do not fit")
+        for op in a.operands:
+            _well_formed(atoms, k, op, len(a.lo))
+
+
+def _well_formed(atoms: list[Atom], before: int, lin: Lin, axes: int) -> None:
+    for t, _ in lin:
+        if not 0 <= t.atom < before:
+            raise NotChecked("a term of an atom that is not defined before")
+        n = atoms[t.atom].n_free
+        if len(t.ax) != axes or len(t.off) != n:
+            raise NotChecked("a term with the wrong number of axes")
+        if any(w is not None and not 0 <= w[0] < n for w in t.ax):
+            raise NotChecked("a term that walks an axis its atom does not have")
+        labels = [label for label, _, _ in t.restr]
+        if len(set(labels)) != len(labels):
+            raise NotChecked("a term with two intervals for one reduction")
+        for label, lo, hi in t.restr:
+            innermost(atoms, t.atom, label)
+            if not at_least(hi, lo):
+                raise NotChecked("an interval that ends before it starts")
+
+
+def innermost(atoms: list[Atom], atom: int, label: Label) -> tuple[int, int]:
+    """The atom and the variable of the reduction that a label of ``atom`` names."""
+    while True:
+        a = atoms[atom]
+        if len(label) < 3 or label[1] != atom:
+            raise NotChecked("a label of another atom")
+        if label[0] != "in":
+            if label[0] != a.fn or label[2] not in a.bound or label[2] in a.whole:
+                raise NotChecked("a label of something that is no reduction")
+            return atom, label[2]
+        if not 0 <= label[2] < len(a.operands) or len(a.operands[label[2]]) != 1:
+            raise NotChecked("a label of a place that does not exist")
+        atom, label = a.operands[label[2]][0][0].atom, label[3]
+
+
+def well_formed(atoms: list[Atom], m: Meaning) -> None:
+    """The boxes of a meaning are a partition of its index box."""
+    ext = m.extents
+    for c in m.cells:
+        if not len(c.lo) == len(c.hi) == len(ext):
+            raise NotChecked("a box with the wrong number of axes")
+        _well_formed(atoms, len(atoms), c.lin, len(ext))
+    if any(f == 0 for f in ext):
+        return
+    if len(m.cells) == 1:
+        if any(a != 0 for a in m.cells[0].lo) or m.cells[0].hi != ext:
+            raise NotChecked("one box that is not the whole tensor")
+        return
+    _partition(m, ext)
+
+
+def _partition(m: Meaning, ext: tuple[Size, ...]) -> None:
+    volume: Size = 0
+    for k, c in enumerate(m.cells):
+        rows = list(zip(c.lo, c.hi, ext, strict=True))
+        if not all(at_least(a, 0) and at_least(b, a) and at_least(n, b) for a, b, n in rows):
+            raise NotChecked("a box that leaves the tensor")
+        volume = volume + product(b - a for a, b, _ in rows)
+        for d in m.cells[:k]:
+            if not any(
+                at_least(a, y) or at_least(x, b)
+                for a, b, x, y in zip(c.lo, c.hi, d.lo, d.hi, strict=True)
+            ):
+                raise NotChecked("boxes that overlap")
+    if volume != product(ext):
+        raise NotChecked("boxes that do not cover the tensor")

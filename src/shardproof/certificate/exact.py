@@ -1,0 +1,115 @@
+"""Exact arithmetic of the checker: coefficients and affine functions of index variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Union
+
+from shardproof.ir.sizes import Size, Symbol, linear_in
+
+
+class NotChecked(Exception):
+    """A step that the checker cannot follow, or that is wrong; the text says which."""
+
+
+class Quotient:
+    """A quotient of two sizes of which the lower one is never zero. Equality multiplies across,
+    so no form has to be reduced."""
+
+    __slots__ = ("den", "num")
+
+    def __init__(self, num: Size, den: Size) -> None:
+        self.num, self.den = num, den
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Quotient | Fraction | int):
+            return NotImplemented
+        n, d = over(other)
+        return bool(self.num * d == n * self.den)
+
+    def __hash__(self) -> int:
+        return 0  # equal quotients may be written differently
+
+    def __repr__(self) -> str:
+        return f"({self.num})/({self.den})"
+
+
+Coef = Union[Fraction, Quotient]  # noqa: UP007 - used at run time
+ONE = Fraction(1)
+
+
+def over(x: Coef | int) -> tuple[Size, Size]:
+    """Numerator and denominator."""
+    return (x.num, x.den) if isinstance(x, Quotient) else (x.numerator, x.denominator)
+
+
+def quotient(num: Size, den: Size) -> Coef:
+    """``num / den``; the caller has shown that ``den`` is not zero."""
+    if isinstance(num, int) and isinstance(den, int):
+        return Fraction(num, den)
+    return Fraction(0) if num == 0 else Quotient(num, den)
+
+
+def coef_times(a: Coef, b: Coef) -> Coef:
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return a * b
+    (n, d), (m, e) = over(a), over(b)
+    return quotient(n * m, d * e)
+
+
+def coef_plus(a: Coef, b: Coef) -> Coef:
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return a + b
+    (n, d), (m, e) = over(a), over(b)
+    return quotient(n + m, d) if d == e else quotient(n * e + m * d, d * e)
+
+
+def is_zero(a: Coef) -> bool:
+    return over(a)[0] == 0
+
+
+# ------------------------------------------------------------------ affine functions
+
+Aff = tuple[Size, tuple[tuple[int, Size], ...]]
+"""``const + sum of slope * variable``; variables are numbers, in rising order."""
+
+
+def const(c: Size) -> Aff:
+    return c, ()
+
+
+def variable(v: int) -> Aff:
+    return 0, ((v, 1),)
+
+
+def affine(c: Size, slopes: Mapping[int, Size]) -> Aff:
+    """In canonical form."""
+    return c, tuple((v, slopes[v]) for v in sorted(slopes) if slopes[v] != 0)
+
+
+def total(parts: Iterable[tuple[Aff, Size]], c: Size = 0) -> Aff:
+    """``c + sum of factor * part``."""
+    slopes: dict[int, Size] = {}
+    for (k, terms), by in parts:
+        c = c + k * by
+        for v, s in terms:
+            slopes[v] = slopes[v] + s * by if v in slopes else s * by
+    return affine(c, slopes)
+
+
+def minus(a: Aff, b: Aff) -> Aff:
+    return total(((a, 1), (b, -1)))
+
+
+def replace(a: Aff, values: Mapping[int, Aff]) -> Aff:
+    """``a`` with variables replaced."""
+    if not any(v in values for v, _ in a[1]):
+        return a
+    return total(((values.get(v, variable(v)), s) for v, s in a[1]), a[0])
+
+
+def at_rank(x: Size, sym: Symbol, value: Aff) -> Aff:
+    """A size with a rank symbol replaced by an affine function of index variables."""
+    a, b = linear_in(x, sym)
+    return const(x) if b == 0 else total(((value, b),), a)

@@ -1,0 +1,181 @@
+"""Whether one graph over rank symbols is, with a rank's coordinates put in, that rank's graph.
+
+A proof about the folded graph is then a proof about every rank. Nothing has to be known about how
+the fold was found: operators, wiring, types, attributes and groups are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shardproof.certificate.exact import NotChecked
+from shardproof.ir.graph import Attrs, Graph, Mesh, Node, Program, Value
+from shardproof.ir.sizes import Poly, Size, Symbol, only_symbol, substitute
+from shardproof.spec.problem import Problem
+
+PEER = {"send": "dst", "recv": "src"}
+
+
+class Members:
+    """The ranks of every evaluated graph, in the order of the inner mesh axes."""
+
+    def __init__(self, mesh: Mesh, evaluated: Program) -> None:
+        self.mesh = mesh
+        inner = evaluated.mesh if evaluated.spmd else evaluated.inner or Mesh(())
+        outer = Mesh(()) if evaluated.spmd else evaluated.mesh
+        if sorted([*inner.axes, *outer.axes], key=str) != sorted(mesh.axes, key=str):
+            raise NotChecked("the evaluated axes are not those of the mesh")
+        self.inner = inner
+        self.ranks: list[list[int]] = [[] for _ in range(_count(outer))]
+        self.coordinates = [mesh.coordinates(r) for r in range(_count(mesh))]
+        self.where: dict[int, tuple[int, int]] = {}
+        found = {}
+        for r, c in enumerate(self.coordinates):
+            found[_number(outer, c), _number(inner, c)] = r
+        for (k, place), r in sorted(found.items()):
+            self.where[r] = (k, place)
+            self.ranks[k].append(r)
+
+    def values(self, rank: int) -> dict[Symbol, Size]:
+        """The rank symbols' values on a rank."""
+        c = self.coordinates[rank]
+        return {only_symbol(self.inner.index(a)): c[a] for a, n in self.inner.axes if n != 1}
+
+    def group(self, rank: int, group: tuple[Any, ...]) -> tuple[int, ...]:
+        """The ranks that a group of axes, or of classes, is for one rank."""
+        if all(isinstance(g, str) for g in group):
+            out = [self.coordinates[rank]]
+            for a in group:
+                n = self.mesh.extent(a)
+                assert isinstance(n, int)
+                out = [{**c, a: i} for c in out for i in range(n)]
+            return tuple(self.coordinates.index(c) for c in out)
+        if not all(isinstance(g, int) and 0 <= g < len(self.ranks) for g in group):
+            raise NotChecked("a group of no axes and no classes")
+        return tuple(self.ranks[g][self.where[rank][1]] for g in group)
+
+
+def _count(mesh: Mesh) -> int:
+    n = mesh.size
+    if not isinstance(n, int):
+        raise NotChecked("a symbolic mesh has no concrete ranks")
+    return n
+
+
+def _number(mesh: Mesh, c: dict[str, int]) -> int:
+    out = 0
+    for a, n in mesh.axes:
+        assert isinstance(n, int)
+        out = out * n + c[a]
+    return out
+
+
+def check_fold(original: Problem, evaluated: Problem) -> None:
+    """Whether a proof about ``evaluated`` is one about ``original``.
+
+    Raises:
+        NotChecked: some rank's graph, relation or expected output is not reproduced.
+    """
+    if evaluated.sequential is not original.sequential:
+        raise NotChecked("the evaluated sequential graph is another one")
+    program = evaluated.distributed
+    members = Members(original.distributed.mesh, program)
+    if not len(program.graphs) == len(members.ranks) == len(evaluated.relation):
+        raise NotChecked("there are not as many graphs as classes of ranks")
+    if len(original.distributed.graphs) != len(members.where):
+        raise NotChecked("there are not as many graphs as ranks")
+    for k, ranks in enumerate(members.ranks):
+        for r in ranks:
+            same_graph(program.graphs[k], original.distributed.graphs[r], members, r)
+            same_graph(evaluated.relation[k], original.relation[r], members, r)
+    if len(original.obligations) != len(evaluated.obligations):
+        raise NotChecked("an obligation is missing")
+    for ob, mine in zip(original.obligations, evaluated.obligations, strict=True):
+        names = ("seq_output", "dist_output", "partial_over")
+        if any(getattr(ob, n) != getattr(mine, n) for n in names):
+            raise NotChecked("an obligation is another one")
+        if len(ob.expected) != len(members.where) or len(mine.expected) != len(members.ranks):
+            raise NotChecked("an obligation is not stated for every rank")
+        for r, (k, _) in members.where.items():
+            folded, one = mine.expected[k], ob.expected[r]
+            if (folded is None) != (one is None):
+                raise NotChecked("an output is returned by some ranks of a class only")
+            if folded is not None and one is not None:
+                same_graph(folded, one, members, r)
+
+
+def same_graph(folded: Graph, one: Graph, members: Members, rank: int) -> None:
+    """Compare a folded graph with that of one rank."""
+    twin: dict[Value, Value] = {}
+    _same_values(folded.inputs, one.inputs, twin, names=True)
+    if len(folded.nodes) != len(one.nodes):
+        raise NotChecked(f"rank {rank} has another number of operators")
+    values = members.values(rank)
+    for a, b in zip(folded.nodes, one.nodes, strict=True):
+        if a.op != b.op or [twin[v] for v in a.inputs] != list(b.inputs):
+            raise NotChecked(f"rank {rank}: {b.op} is not the operator that was checked")
+        _same_values(a.outputs, b.outputs, twin)
+        _same_attrs(a, b, members, rank, values)
+    outs = [twin[v] if v is not None else None for v in folded.outputs]
+    if outs != one.outputs or folded.output_names != one.output_names:
+        raise NotChecked(f"rank {rank} returns other values")
+
+
+def _same_values(
+    a: Sequence[Value], b: Sequence[Value], twin: dict[Value, Value], *, names: bool = False
+) -> None:
+    if len(a) != len(b):
+        raise NotChecked("another number of values")
+    for v, w in zip(a, b, strict=True):
+        if (v.type is not w.type and v.type != w.type) or (names and v.name != w.name):
+            raise NotChecked(f"{w.name} has another type, or another name")
+        twin[v] = w
+
+
+def _same_attrs(a: Node, b: Node, members: Members, rank: int, values: Any) -> None:
+    mine, theirs = dict(a.attrs), dict(b.attrs)
+    group = mine.pop("group", None)
+    if group is not None:
+        _same_group(a.op, mine, theirs, group, members, rank)
+    if mine is not theirs and not _same(_at(mine, values), theirs):
+        raise NotChecked(f"rank {rank}: {b.op} has other attributes than those that were checked")
+
+
+def _same_group(
+    op: str, mine: dict[str, Any], theirs: dict[str, Any], group: Any, members: Members, rank: int
+) -> None:
+    want = theirs.pop("group", None)
+    ranks = members.group(rank, group)
+    key = PEER.get(op, "src")
+    peer = mine.pop(key, None)
+    if peer is not None:
+        if op in PEER or not isinstance(group[0] if group else None, str):
+            # A class stands for this rank's like in it.
+            target = members.group(rank, (peer,))[0]
+        else:
+            target = ranks[peer] if isinstance(peer, int) and 0 <= peer < len(ranks) else -1
+        if theirs.pop(key, None) != target:
+            raise NotChecked(f"rank {rank}: {op} has another peer")
+    if op in PEER:  # messages are matched by their ends and tag, not by a group
+        mine.pop("group_size", None), theirs.pop("group_size", None)
+    elif ranks != want:
+        raise NotChecked(f"rank {rank}: {op} joins the ranks {want}, not {ranks}")
+
+
+def _at(x: Any, values: dict[Symbol, Size]) -> Any:
+    if isinstance(x, Poly):
+        return substitute(x, values)
+    if isinstance(x, tuple):
+        return tuple(_at(y, values) for y in x)
+    return {k: _at(y, values) for k, y in x.items()} if isinstance(x, dict) else x
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(x, b[k]) for k, x in a.items())
+    if isinstance(a, tuple):
+        return isinstance(b, tuple) and len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    return bool(a == b)

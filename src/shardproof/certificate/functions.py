@@ -1,0 +1,263 @@
+"""Results that are named functions: scalar functions, functions of whole axes, powers.
+
+The claimed term names an atom; its definition is compared with the operands at hand, so nothing
+is looked for. A place in which a function is linear is expanded first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import product as choices
+
+from shardproof.certificate.algebra import Algebra
+from shardproof.certificate.exact import ONE, Aff, Coef, NotChecked, coef_times, const, over, quotient, total, variable
+from shardproof.certificate.products import Factor, Product, Read, Sum
+from shardproof.certificate.region import Region, Split, digits, fresh
+from shardproof.certificate.rules import Source, label_sizes, scaled, spread, times
+from shardproof.ir.sizes import Size, at_least, product
+from shardproof.ops import base as alg
+
+INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
+MAX_SPREAD = 512
+Matcher = Callable[[Read, Sequence[Sum]], bool]
+
+
+def external(fn: str) -> str:
+    """The name of an operator's function; never one with a meaning of its own here."""
+    return f"{fn} operator" if fn in INTERNAL else fn
+
+
+class Functions:
+    """Compares claimed function values with their operands. ``axes`` remembers, for every atom of
+    a function of whole axes, the extents of these and which of them the result has."""
+
+    def __init__(self, algebra: Algebra) -> None:
+        self.algebra, self.atoms = algebra, algebra.atoms
+        self.axes: dict[int, tuple[tuple[Size, bool], ...]] = {}
+
+    # ---- scalar functions
+
+    def pointwise(
+        self, a: alg.Pointwise, sources: Sequence[Source], shape: tuple[Size, ...],
+        region: Region, at: Sequence[Aff], claimed: Sum,
+    ) -> bool:  # fmt: skip
+        """Whether the claimed sum is the function of the operands."""
+        args = [spread(s, shape).read(region, at) for s in sources]
+
+        def match(r: Read, mine: Sequence[Sum]) -> bool:
+            d = self.atoms[r.atom]
+            if d.whole or d.bound:
+                return False
+            named = [self.algebra.sum_of(self.algebra.operand(r, k, r.at), r.at) for k in range(len(mine))]
+            orders = [named, named[::-1]] if a.commutative and len(named) == 2 else [named]
+            return any(self._same(mine, o, region) for o in orders)
+
+        return self._expanded(external(a.fn), a.attrs, args, a.linear, claimed, match, region)
+
+    def _same(self, mine: Sequence[Sum], named: Sequence[Sum], region: Region) -> bool:
+        return all(self.algebra.equal(x, y, region) for x, y in zip(mine, named, strict=True))
+
+    def _expanded(
+        self, fn: str, attrs: Sequence[object], args: Sequence[Sum], linear: Sequence[int],
+        claimed: Sum, match: Matcher, region: Region,
+    ) -> bool:  # fmt: skip
+        """The function with operands in linear places expanded term by term, each replaced by the
+        claimed term that it is."""
+        wide = [[([(p, ONE)], c) for p, c in x] if k in linear else [(x, ONE)]
+                for k, x in enumerate(args)]  # fmt: skip
+        found: Sum = []
+        names = [r for r in _reads(claimed) if self._is(r, fn, attrs, len(args))]
+        count = 0
+        for combo in choices(*wide):
+            count += 1
+            if count > MAX_SPREAD:
+                raise NotChecked("a function of sums with too many terms")
+            c: Coef = ONE
+            for _, k in combo:
+                c = coef_times(c, k)
+            mine = [x for x, _ in combo]
+            name = next((r for r in names if match(r, mine)), None)
+            if name is None:
+                raise NotChecked(f"the claimed value is no {fn} of the operands")
+            self._note_linear(name.atom, frozenset(linear))
+            found.append((Product((), ((name, ONE),)), c))
+        return self.algebra.equal(found, claimed, region)
+
+    def _is(self, r: Read, fn: str, attrs: Sequence[object], n: int) -> bool:
+        d = self.atoms[r.atom]
+        return d.fn == fn and same_attrs(d.attrs, tuple(attrs)) and len(d.operands) == n
+
+    def _note_linear(self, atom: int, places: frozenset[int]) -> None:
+        if self.algebra.linear.setdefault(atom, places) != places:
+            raise NotChecked("one function with two declarations")
+
+    # ---- functions of whole axes
+
+    def signature(
+        self, a: alg.Signature, sources: Sequence[Source],
+        region: Region, at: Sequence[Aff], claimed: Sum,
+    ) -> bool:  # fmt: skip
+        """Whether the claimed sum is the function of whole axes of the operands."""
+        used = [p for p in range(len(sources)) if p not in a.unused]
+        labels = [a.operands[p] for p in used]
+        mine = [sources[p] for p in used]
+        sizes = label_sizes(labels, mine)
+        outer = [x for x in a.output if x != alg.ONE]
+        if any(x not in sizes for x in outer):
+            raise NotChecked("an axis that the operator makes")
+        order = outer + [x for x in sizes if x not in outer]
+        whole = [x for x in order if x in a.whole or x not in outer]
+        linear = [used.index(p) for p in a.linear if p in used]
+        names = [fresh() for _ in whole]
+        ranges = {v: (0, sizes[x]) for v, x in zip(names, whole, strict=True)}
+        inner = Region.of({**region.ranges, **ranges}, tuple(map(variable, names)))
+        while True:
+            try:
+                here = dict(zip(a.output, at, strict=True))
+                inside = here | dict(zip(whole, inner.index, strict=True)) | {alg.ONE: const(0)}
+                args = [s.read(inner, [inside[x] for x in ls]) for s, ls in zip(mine, labels, strict=True)]
+                axes = [(x, sizes[x], inside[x], here.get(x)) for x in whole]
+                match = self._whole(inner, axes)
+                return self._expanded(external(a.fn), a.attrs, args, linear, claimed, match, inner)
+            except Split as s:
+                if s.var in region.ranges:
+                    raise
+                parts = inner.parts(s)
+                if len(parts) != 1:
+                    raise NotChecked("a whole axis in several pieces") from None
+                inner = parts[0]
+
+    def _whole(
+        self, inner: Region, axes: Sequence[tuple[str, Size, Aff, Aff | None]]
+    ) -> Matcher:
+        def match(r: Read, mine: Sequence[Sum]) -> bool:
+            values = self._variables(r, inner, axes)
+            if values is None:
+                return False
+            named = [
+                self.algebra.sum_of(self.algebra.operand(r, k, values), values)
+                for k in range(len(mine))
+            ]
+            if not self._same(mine, named, inner):
+                return False
+            look = tuple((n, at is not None) for _, n, _, at in axes)
+            return self.axes.setdefault(r.atom, look) == look
+
+        return match
+
+    def _variables(
+        self, r: Read, inner: Region, axes: Sequence[tuple[str, Size, Aff, Aff | None]]
+    ) -> list[Aff] | None:
+        """The variables of a definition where its whole axes run as those at hand do, and
+        whether the claimed term reads the result at the place at hand."""
+        d = self.atoms[r.atom]
+        todo = sorted(d.whole)
+        if not set(d.bound) <= set(todo):
+            return None
+        values = [*r.at, *(const(0) for _ in d.bound)]
+        for _, n, index, at in axes:
+            group: list[int] = []
+            while todo and product(d.hi[q] - d.lo[q] for q in group) != n:
+                group.append(todo.pop(0))
+            if product(d.hi[q] - d.lo[q] for q in group) != n:
+                return None
+            if any((q < d.n_free) != (at is not None) for q in group):
+                return None
+            widths = [d.hi[q] - d.lo[q] for q in group]
+            place = const(0)
+            for q, w in zip(group, widths, strict=True):
+                place = total(((place, w), (r.at[q], 1)), -d.lo[q]) if at is not None else place
+            if at is not None and place != (at if group else const(0)):
+                return None
+            for q, x in zip(group, digits(inner, index, widths), strict=True):
+                values[q] = total(((x, 1),), d.lo[q])
+        return None if todo else values
+
+    # ---- powers
+
+    def monomial(
+        self, a: alg.Monomial, sources: Sequence[Source], shape: tuple[Size, ...],
+        region: Region, at: Sequence[Aff], claimed: Sum,
+    ) -> bool:  # fmt: skip
+        """Whether the claimed sum is the product of powers of the operands."""
+        factors = []
+        for s, e in zip(sources, a.exponents, strict=True):
+            x = spread(s, shape).read(region, at)
+            factors.append(x if e == 1 else self._power(x, e, region, claimed))
+        return self.algebra.equal(times(factors), claimed, region)
+
+    def _power(self, x: Sum, e: Fraction, region: Region, claimed: Sum) -> Sum:
+        if not x:
+            if e > 0:
+                return []
+            raise NotChecked("a division by zero")
+        if e.denominator != 1:
+            name = self._find(claimed, "power", lambda r: self.atoms[r.atom].attrs == (e,) and
+                              self._argument(r, x, region))  # fmt: skip
+            return [(Product((), ((name, ONE),)), ONE)]
+        lead = x[0][1]
+        if len(x) == 1 and not x[0][0].ranges:
+            factors = tuple((b, k * e) for b, k in x[0][0].factors)
+            return [(Product((), factors), _raised(lead, e))]
+        unit = scaled(x, quotient(*reversed(over(lead)))) if _nonzero(lead) else x
+        name = self._find(claimed, "lin", lambda r: self.algebra.equal(
+            unit, [(Product((), ((r, ONE),)), ONE)], region))  # fmt: skip
+        return [(Product((), ((name, e),)), _raised(lead, e))]
+
+    def _argument(self, r: Read, x: Sum, region: Region) -> bool:
+        named = self.algebra.sum_of(self.algebra.operand(r, 0, r.at), r.at)
+        return self.algebra.equal(x, named, region)
+
+    def _find(self, claimed: Sum, fn: str, fits: Callable[[Read], bool]) -> Read:
+        """The term with that function in the claimed value, or in a product that it names."""
+        for r in self._inside(claimed, 3):
+            if self.atoms[r.atom].fn == fn and fits(r):
+                return r
+        raise NotChecked(f"the claimed value has no {fn} of the operand")
+
+    def _inside(self, terms: Sum, depth: int) -> Iterator[Read]:
+        for p, _ in terms:
+            for k, (b, e) in enumerate(p.factors):
+                if not isinstance(b, Read):
+                    continue
+                yield b
+                fn = self.atoms[b.atom].fn
+                if depth and fn in ("prod", "lin") and (fn == "prod" or e == 1) and not b.restr:
+                    alone = Product(p.ranges, (p.factors[k],)) if fn == "prod" else p
+                    yield from self._inside(self.algebra.opened(alone, 0 if fn == "prod" else k), depth - 1)
+
+
+def _reads(terms: Sum) -> list[Read]:
+    out = [f[0] for p, _ in terms for f in p.factors if isinstance(f[0], Read)]
+    return list(dict.fromkeys(out))
+
+
+def same_attrs(a: object, b: object) -> bool:
+    """Equal values of equal kinds: 1 is not true, nor is it 1.0."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same_attrs, a, b))
+    exact = (int, Fraction)
+    if type(a) in exact and type(b) in exact:
+        return a == b
+    return type(a) is type(b) and a == b
+
+
+def _nonzero(c: Coef) -> bool:
+    n = over(c)[0]
+    return n != 0 if isinstance(n, int) else at_least(n, 1) or at_least(-1, n)
+
+
+def _raised(c: Coef, e: Fraction) -> Coef:
+    n, d = over(c)
+    if e < 0:
+        if not _nonzero(c):
+            raise NotChecked("a division by what may be zero")
+        n, d = d, n
+    out: Coef = ONE
+    for _ in range(abs(int(e))):
+        out = coef_times(out, quotient(n, d))
+    return out
+
+
+__all__ = ["Factor", "Functions", "external", "same_attrs"]

@@ -1,0 +1,137 @@
+"""Thresholds ``H_k(t) = [t >= k]`` and one-hots ``E(t, u) = [t == u]`` of an integer tensor.
+
+    H_a(t) H_b(t) = H_max(a,b)(t)
+    H_k(t) E(t, u) = E(t, u) where u >= k, else 0
+    E(t, u) E(t, v) = E(t, u) [u == v]; under a sum over v, v is u where u is in its range
+    sum over v in [a, b) of E(t, v) = H_a(t) - H_b(t)
+
+Under a sum over ``u`` the second rule shortens its range. With the known range of ``t`` the
+outermost thresholds are 1 and 0.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from shardproof.certificate.exact import ONE, Aff, NotChecked, const, minus, replace, total
+from shardproof.certificate.products import AtLeast, Equal, Factor, Product, Read, Sum, affs, moved
+from shardproof.certificate.region import Range, Region, Split
+from shardproof.ir.sizes import Size, at_least, smax, smin
+
+
+class Guarding:
+    """One round of the rules for one product."""
+
+    def __init__(self, known: dict[int, Range]) -> None:
+        self.known = known
+
+    def step(self, p: Product, region: Region) -> Sum | None:
+        """What the product is by one rule; None where no rule applies."""
+        guards = [f for f, _ in p.factors if not isinstance(f, Read)]
+        for g in guards:
+            new = self._alone(p, g, region)
+            if new is not None:
+                return new
+        for g, h in combinations(guards, 2):
+            if g.base == h.base:
+                new = self._pair(p, g, h, region)
+                if new is not None:
+                    return new
+        return None
+
+    def _alone(self, p: Product, g: AtLeast | Equal, region: Region) -> Sum | None:
+        known = self.known.get(g.base.atom)
+        if isinstance(g, AtLeast):
+            if known is not None and at_least(known[0], g.least):
+                return [(without(p, g), ONE)]
+            return [] if known is not None and at_least(g.least, known[1]) else None
+        first, last = region.bounds(g.position)
+        if known is not None and (at_least(known[0] - 1, last) or at_least(first, known[1])):
+            return []
+        return self._total(p, g)
+
+    @staticmethod
+    def _total(p: Product, g: Equal) -> Sum | None:
+        """A sum over one-hots that nothing else depends on."""
+        for v, lo, hi in p.ranges:
+            uses = [a for f, _ in p.factors for a in affs(f) if any(v == w for w, _ in a[1])]
+            if uses != [g.position] or dict(g.position[1])[v] != 1:
+                continue
+            rest = total(((g.position, 1), ((0, ((v, 1),)), -1)))
+            if rest[1]:
+                continue
+            q = without(p, g)
+            q = q._replace(ranges=tuple(r for r in q.ranges if r[0] != v))
+            low, high = (
+                q._replace(factors=(*q.factors, (AtLeast(g.base, x + rest[0]), ONE)))
+                for x in (lo, hi)
+            )
+            return [(low, ONE), (high, -ONE)]
+        return None
+
+    def _pair(
+        self, p: Product, g: AtLeast | Equal, h: AtLeast | Equal, region: Region
+    ) -> Sum | None:
+        if isinstance(g, AtLeast) and isinstance(h, AtLeast):
+            if at_least(g.least, h.least):
+                return [(without(p, h), ONE)]
+            return [(without(p, g), ONE)] if at_least(h.least, g.least) else None
+        if isinstance(g, Equal) and isinstance(h, Equal):
+            return self._two(p, g, h, region)
+        low, hot = (g, h) if isinstance(g, AtLeast) else (h, g)
+        if not isinstance(low, AtLeast) or not isinstance(hot, Equal):
+            return None
+        return confined(without(p, low), hot.position, low.least, None, region)
+
+    @staticmethod
+    def _two(p: Product, g: Equal, h: Equal, region: Region) -> Sum | None:
+        if g.position == h.position:
+            return [(without(p, g), ONE)]
+        gap = region.bounds(minus(g.position, h.position))
+        if at_least(gap[0], 1) or at_least(-1, gap[1]):
+            return []
+        for v, lo, hi in p.ranges:
+            for a, b in ((g, h), (h, g)):
+                if dict(a.position[1]).get(v) != 1 or any(v == w for w, _ in b.position[1]):
+                    continue
+                value = minus(b.position, replace(a.position, {v: const(0)}))
+                q = without(p, a)
+                q = Product(
+                    tuple(r for r in q.ranges if r[0] != v),
+                    tuple((moved(f, {v: value}), e) for f, e in q.factors),
+                )
+                return confined(q, value, lo, hi, region)
+        return None
+
+
+def without(p: Product, g: AtLeast | Equal) -> Product:
+    """The product without a guard."""
+    return p._replace(factors=tuple(f for f in p.factors if f[0] != g))
+
+
+def confined(p: Product, a: Aff, lo: Size, hi: Size | None, region: Region) -> Sum | None:
+    """The product where ``lo <= a < hi`` and zero elsewhere: a summed variable is confined, a
+    free one is cut.
+
+    Raises:
+        Split: on one part of the region it is zero.
+    """
+    first, last = region.bounds(a)
+    low, high = at_least(first, lo), hi is None or at_least(hi - 1, last)
+    if low and high:
+        return [(p, ONE)]
+    if at_least(lo - 1, last) or (hi is not None and at_least(first, hi)):
+        return []
+    if len(a[1]) != 1 or a[1][0][1] != 1:
+        return None
+    v, c = a[1][0][0], a[0]
+    for k, (w, x, y) in enumerate(p.ranges):
+        if w == v:
+            x, y = smax(x, lo - c), y if hi is None else smin(y, hi - c)
+            if not at_least(y, x):
+                return None
+            return [(p._replace(ranges=(*p.ranges[:k], (v, x, y), *p.ranges[k + 1 :])), ONE)]
+    raise Split(v, lo - c if not low or hi is None else hi - c)
+
+
+__all__ = ["Factor", "Guarding", "NotChecked", "confined", "without"]

@@ -1,0 +1,183 @@
+"""Boxes of index variables, and where a tensor is read inside one.
+
+A claim is checked box by box. Where a tensor is cut inside the box, or a dim is counted in other
+digits than the index at hand, the box itself is cut (:class:`Split`) and the check starts again
+on each part: so a check always sees one formula for each operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from shardproof.certificate.exact import Aff, NotChecked, affine, const, replace, total, variable
+from shardproof.ir.sizes import Size, Undecided, at_least, div_mod, divides
+
+Range = tuple[Size, Size]
+_numbers = count(1)
+
+
+def fresh() -> int:
+    """A new index variable."""
+    return next(_numbers)
+
+
+class Split(Exception):
+    """The variable ``var`` must be cut at a point (``radix`` None), or written in two digits:
+    ``var + shift = radix * outer + inner``."""
+
+    def __init__(self, var: int, at: Size, radix: Size | None = None) -> None:
+        super().__init__(var)
+        self.var, self.at, self.radix = var, at, radix
+
+
+@dataclass(slots=True)
+class Region:
+    """Ranges of variables, and index functions that follow when a variable is cut."""
+
+    ranges: dict[int, Range]
+    index: tuple[Aff, ...]
+
+    @staticmethod
+    def of(ranges: dict[int, Range], index: Sequence[Aff]) -> Region:
+        """The region with variables of a single value replaced by it."""
+        single = {v: const(a) for v, (a, b) in ranges.items() if b - a == 1}
+        if not single:
+            return Region(ranges, tuple(index))
+        rest = {v: r for v, r in ranges.items() if v not in single}
+        return Region(rest, tuple(replace(a, single) for a in index))
+
+    def bounds(self, a: Aff) -> Range:
+        """The least and the greatest value of ``a``, attained or not."""
+        lo = hi = a[0]
+        for v, s in a[1]:
+            first, last = self.ranges[v]
+            if at_least(s, 0):
+                lo, hi = lo + s * first, hi + s * (last - 1)
+            elif at_least(0, s):
+                lo, hi = lo + s * (last - 1), hi + s * first
+            else:
+                raise NotChecked(f"the sign of the stride {s} is not known")
+        return lo, hi
+
+    def inside(self, a: Aff, lo: Size, hi: Size) -> bool:
+        """Whether ``lo <= a < hi`` on the whole region."""
+        first, last = self.bounds(a)
+        return at_least(first, lo) and at_least(hi - 1, last)
+
+    def parts(self, s: Split) -> list[Region]:
+        """The region cut in parts, which together are the region."""
+        if s.var not in self.ranges:
+            raise NotChecked("a piece that depends on the rank")
+        lo, hi = self.ranges[s.var]
+        rest = {v: r for v, r in self.ranges.items() if v != s.var}
+        if s.radix is None:
+            if not (at_least(s.at, lo) and at_least(hi, s.at)):
+                raise NotChecked("a cut outside its range")
+            return [Region.of({**rest, s.var: r}, self.index) for r in ((lo, s.at), (s.at, hi))]
+        out = []
+        for a, b, p, q in _digit_boxes(lo + s.at, hi + s.at, s.radix):
+            u, v = fresh(), fresh()
+            value = {s.var: total(((variable(u), s.radix), (variable(v), 1)), -s.at)}
+            index = [replace(x, value) for x in self.index]
+            out.append(Region.of({**rest, u: (a, b), v: (p, q)}, index))
+        return out
+
+
+def _digit_boxes(lo: Size, hi: Size, n: Size) -> list[tuple[Size, Size, Size, Size]]:
+    """``[lo, hi)`` as boxes (outer range, inner range) of digits with radix ``n``."""
+    (ql, rl), (qh, rh) = div_mod(lo, n), div_mod(hi, n)
+    if ql == qh:
+        return [(ql, ql + 1, rl, rh)]
+    out: list[tuple[Size, Size, Size, Size]] = []
+    if rl != 0:
+        out.append((ql, ql + 1, rl, n))
+        ql = ql + 1
+    if not at_least(qh, ql):
+        raise NotChecked("digits whose order is not known")
+    if ql != qh:
+        out.append((ql, qh, 0, n))
+    if rh != 0:
+        out.append((qh, qh + 1, 0, rh))
+    return out
+
+
+def digits(region: Region, a: Aff, factors: Sequence[Size]) -> list[Aff]:
+    """The mixed-radix digits of an index, outermost first.
+
+    Raises:
+        Split: they are affine only on parts of the region.
+    """
+    out: list[Aff] = []
+    for n in reversed(factors[1:]):
+        a, low = _divided(region, a, n)
+        out.append(low)
+    return [a, *reversed(out)] if factors else []
+
+
+def _divided(region: Region, a: Aff, n: Size) -> tuple[Aff, Aff]:
+    """Quotient and remainder of an index by a radix."""
+    outer = {v: div_mod(s, n)[0] for v, s in a[1] if divides(n, s)}
+    inner = {v: s for v, s in a[1] if v not in outer}
+    q, r = div_mod(a[0], n)
+    first, last = region.bounds(affine(r, inner))
+    low = div_mod(first, n)[0]
+    q, r, last = q + low, r - low * n, last - low * n
+    if at_least(n - 1, last):
+        return affine(q, outer), affine(r, inner)
+    for v in sorted(inner, key=lambda v: (-_weight(inner[v]), v)):
+        s = inner[v]
+        if divides(s, n) and s != n:
+            at = div_mod(r, s)[0] if len(inner) == 1 and divides(s, r) else 0
+            raise Split(v, at, div_mod(n, s)[0])
+    raise NotChecked("an index that does not split into digits")
+
+
+def _weight(s: Size) -> int:
+    return s if isinstance(s, int) else 1 << 40
+
+
+def find_cell(
+    region: Region, at: Sequence[Aff], cells: Sequence[tuple[Sequence[Size], Sequence[Size]]]
+) -> int:
+    """The box of a partition in which ``at`` lies on the whole region.
+
+    Raises:
+        Split: it lies in several.
+    """
+    cut: Split | None = None
+    for k, (lo, hi) in enumerate(cells):
+        rows = list(zip(at, lo, hi, strict=True))
+        if any(_outside(region, a, x, y) for a, x, y in rows):
+            continue
+        if all(region.inside(a, x, y) for a, x, y in rows):
+            return k
+        cut = cut or next((s for row in rows if (s := _border(region, *row)) is not None), None)
+    if cut is None:
+        raise NotChecked("a read that no piece of the operand covers")
+    raise cut
+
+
+def _outside(region: Region, a: Aff, lo: Size, hi: Size) -> bool:
+    first, last = region.bounds(a)
+    return at_least(lo - 1, last) or at_least(first, hi)
+
+
+def _border(region: Region, a: Aff, lo: Size, hi: Size) -> Split | None:
+    """A cut of the only variable of ``a`` at a border of ``[lo, hi)``."""
+    if len(a[1]) != 1:
+        return None
+    ((v, s),) = a[1]
+    first, last = region.ranges[v]
+    if not at_least(s, 1):
+        return None
+    for border in (lo, hi):
+        try:
+            at, rest = div_mod(border - a[0], s)
+        except Undecided:
+            continue
+        at = at if rest == 0 else at + 1
+        if at_least(at, first + 1) and at_least(last - 1, at):
+            return Split(v, at)
+    return None

@@ -1,0 +1,182 @@
+"""Write the certificate of a proof. Not trusted: a mistake here makes a certificate that the
+checker refuses."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from shardproof.certificate.document import (
+    KIND,
+    VERSION,
+    AtomRow,
+    Document,
+    Evaluated,
+    MeaningRow,
+    ObligationRow,
+    Proof,
+    TermRow,
+)
+from shardproof.infer.blocks import Lin, Term, Val
+from shardproof.infer.run import Inference
+from shardproof.ir.graph import Graph
+from shardproof.ir.printer import format_attr, print_graph
+from shardproof.ir.sizes import Size
+from shardproof.spec.problem import Problem
+
+
+def proof_of(inf: Inference) -> Proof:
+    """The tables of a proof."""
+    return _Writer(inf).proof()
+
+
+def document_of(
+    problem: Problem, inf: Inference, fixed: dict[str, float] | None = None
+) -> Document:
+    """The whole certificate of a proof of ``problem``."""
+    texts = _Texts()
+    program = problem.distributed
+    evaluated = None
+    if inf.problem is not problem:
+        e = inf.problem
+        inner = e.distributed.inner
+        evaluated = Evaluated(
+            [a for a, _ in inner.axes] if inner is not None else [],
+            [texts.add(g) for g in e.distributed.graphs],
+            [texts.add(g) for g in e.relation],
+            [[texts.maybe(g) for g in ob.expected] for ob in e.obligations],
+        )
+    obligations = [
+        ObligationRow(ob.seq_output, ob.dist_output, [texts.maybe(g) for g in ob.expected],
+                      ob.placement, list(ob.partial_over))
+        for ob in problem.obligations
+    ]  # fmt: skip
+    assumed = [*inf.evaluator.lookups.assumed, *inf.evaluator.products.assumed]
+    return Document(
+        KIND, VERSION, problem.name, texts.all, texts.add(problem.sequential),
+        [(a, _size(n)) for a, n in program.mesh.axes], program.spmd,
+        [texts.add(g) for g in program.graphs], [texts.add(g) for g in problem.relation],
+        obligations, [(a.kind, a.text) for a in problem.assumptions], list(problem.left_out),
+        dict(fixed or {}), assumed, proof_of(inf), evaluated,
+    )  # fmt: skip
+
+
+def write(problem: Problem, inf: Inference, fixed: dict[str, float] | None = None) -> bytes:
+    """The certificate as a file."""
+    return msgspec.json.encode(document_of(problem, inf, fixed))
+
+
+class _Texts:
+    def __init__(self) -> None:
+        self.all: list[str] = []
+        self._known: dict[str, int] = {}
+        self._graphs: dict[int, int] = {}
+
+    def add(self, g: Graph) -> int:
+        if id(g) not in self._graphs:
+            text = print_graph(g, origins=False)
+            if text not in self._known:
+                self._known[text] = len(self.all)
+                self.all.append(text)
+            self._graphs[id(g)] = self._known[text]
+        return self._graphs[id(g)]
+
+    def maybe(self, g: Graph | None) -> int | None:
+        return None if g is None else self.add(g)
+
+
+def _size(x: Size) -> int | str:
+    return x if isinstance(x, int) else str(x)
+
+
+def _label(label: Any) -> list[Any]:
+    if label[0] == "in":
+        return [*label[:3], _label(label[3])]
+    return list(label)
+
+
+class _Writer:
+    def __init__(self, inf: Inference) -> None:
+        self.inf = inf
+        self.terms: list[TermRow] = []
+        self.meanings: list[MeaningRow] = []
+        self._terms: dict[Term, int] = {}
+        self._values: dict[int, tuple[Val, int]] = {}
+        self._keys: dict[Any, int] = {}
+        self.axes: dict[int, int] = {0: 0, 1: 1}
+
+    def proof(self) -> Proof:
+        inf = self.inf
+        graphs = [inf.problem.sequential, *inf.problem.distributed.graphs]
+        envs = [inf.sequential, *inf.env]
+        tables = [[self.value(e[v]) for v in g.values()] for g, e in zip(graphs, envs, strict=True)]
+        opened = []
+        inner = getattr(inf, "opened", {})
+        for k, g in enumerate(graphs):
+            for j, node in enumerate(g.nodes):
+                if node in inner:
+                    opened.append((k, j, [self.value(x) for x in inner[node]]))
+        atoms = []
+        for a in inf.evaluator.table.atoms:
+            d = a.definition
+            if d is None:
+                atoms.append((a.name, "", "", [], [], [], 0, []))
+                continue
+            ops = [self.lin(x) for x in d.operands]
+            attrs = format_attr(tuple(d.attrs)) if d.attrs else ""
+            atoms.append((a.name, d.fn, attrs, ops, self.box(d.lo), self.box(d.hi), d.n_free,
+                          sorted(d.whole)))  # fmt: skip
+        rows = [
+            AtomRow(*row) if row[1] else AtomRow(row[0], "", "", [], [], [], self.axes.get(k, 0), [])
+            for k, row in enumerate(atoms)
+        ]
+        return Proof(rows, self.terms, self.meanings, tables[0], tables[1:], opened)
+
+    def value(self, v: Val) -> int:
+        found = self._values.get(id(v))
+        if found is not None:
+            return found[1]
+        base = None if v.index is None else self.value(v.index.base)
+        pieces = () if v.index is None else v.index.pieces
+        key = (v.dims, v.cells, base, pieces)
+        k = self._keys.get(key)
+        if k is None:
+            row = MeaningRow(
+                [self.box(d) for d in v.dims],
+                [(self.box(c.lo), self.box(c.hi), self.lin(c.lin)) for c in v.cells],
+                base,
+                [(_end(p.lo), _end(p.hi), p.a, _size(p.c)) for p in pieces],
+            )
+            k = self._keys[key] = len(self.meanings)
+            self.meanings.append(row)
+        self._values[id(v)] = (v, k)
+        return k
+
+    def lin(self, lin: Lin) -> list[tuple[int, Any]]:
+        return [(self.term(t), _coef(c)) for t, c in lin]
+
+    def term(self, t: Term) -> int:
+        k = self._terms.get(t)
+        if k is None:
+            ax = [None if w is None else (w[0], _size(w[1])) for w in t.ax]
+            restr = [(_label(n), _size(a), _size(b)) for n, a, b in t.restr]
+            k = self._terms[t] = len(self.terms)
+            self.terms.append(TermRow(t.atom, ax, self.box(t.off), restr))
+            self.axes[t.atom] = len(t.off)
+        return k
+
+    @staticmethod
+    def box(x: Any) -> list[int | str]:
+        return [_size(s) for s in x]
+
+
+def _end(x: Size | None) -> int | str | None:
+    return None if x is None else _size(x)
+
+
+def _coef(c: Any) -> Any:
+    if isinstance(c, Fraction):
+        return c.numerator if c.denominator == 1 else f"{c.numerator}/{c.denominator}"
+    return (_size(c.num), _size(c.den))
