@@ -12,10 +12,13 @@ from tests.support.vocabulary import masked_lookup
 
 from shardproof import Replicate, Shard, Spec
 from shardproof.infer.run import Runner, infer
+from shardproof.ir.builder import Builder
+from shardproof.ir.graph import Value
 from shardproof.ir.sizes import symbol
 from shardproof.lemmas import names
 from shardproof.report.diagnostic import Verdict
 from shardproof.spec.placement import Placement
+from shardproof.spec.problem import Problem
 from shardproof.verify import verify
 
 HERE = Path(__file__).parents[2] / "examples" / "symbolic"
@@ -246,3 +249,50 @@ def test_one_column_a_rank(symbolic_ranks: bool) -> None:
     if not symbolic_ranks:
         assert Runner(problem).run().holds
     assert infer(problem).holds
+
+
+# ------------------------------------------------------------------ sizes at which nothing is left
+
+
+def others(kind: str) -> Problem:
+    """A program that divides by what the other ranks hold, which is nothing on one rank."""
+    cut, rows = problems.all_ranks(), symbol("R")
+
+    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("scale", v["x"], by=1)}
+
+    def distributed(b: Builder, v: dict[str, Value], rank: problems.Rank) -> dict[str, Value]:
+        rest = b.emit("slice", v["z"], dim=1, start=rank.width, stop=rank.total)
+        if kind == "count":
+            by = b.emit("full", value=rank.size - 1, shape=(), dtype="f32")
+        elif kind == "mean":
+            by = b.emit("mean", b.emit("exp", rest), dims=(1,), keepdim=True)
+        else:
+            by = b.emit("sum", b.emit("exp", rest), dims=(1,), keepdim=True)
+        return {"y": b.emit("div", b.emit("mul", v["x"], by), by)}
+
+    shape = (rows, cut.total)
+    inputs: problems.Spec = {"x": ("f32", shape, 1), "z": ("f32", shape, None)}
+    return problems.sharded("others", cut, inputs, sequential, distributed, {"y": 1})
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["closed", "deep"])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("count", "N - 1 is not zero (the program divides by it)"),
+        ("sum", "sum is nowhere zero (the program divides by it)"),
+        ("mean", "N*w - w is not zero (the program divides by it)"),
+    ],
+)
+def test_a_divisor_that_one_rank_makes_zero_is_listed(kind: str, text: str, deep: bool) -> None:
+    found = Runner(others(kind), deep=deep).run()
+    assert found.holds
+    assert text in found.evaluator.products.assumed
+
+
+def test_a_divisor_that_is_never_zero_is_not_listed() -> None:
+    for deep in (False, True):
+        found = Runner(problems.data_parallel(problems.all_ranks(), symbol("h")), deep=deep).run()
+        assert found.holds
+        assert not found.evaluator.products.assumed

@@ -50,7 +50,7 @@ class Evaluator:
         self.reasons: dict[int, str] = {}
         self.undefined: set[int] = set()
         self.opaque_values: dict[Any, int] = {}
-        self.layers: dict[int, dict[int, int]] = {}
+        self.layers: dict[int, Any] = {}
         self.copied_layers = 0
         self.opaque_calls = 0
         self.types: Sequence[TensorType] = ()
@@ -263,6 +263,7 @@ class Evaluator:
         if a.scale_by_count:
             self.table.fire(lemmas.MEAN)
             count = product(product(together.dims[together.labels.index(x)]) for x in summed)
+            self.products.assume_divisor(from_size(count))
             value = scale_val(value, ratio(1, count))
         value = self._zero_where_empty(value, out)
         return self.folder.value(value)

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported
-from shardproof.infer.coef import ONE, Coef, from_size
+from shardproof.infer.coef import ONE, Coef, from_size, parts
 from shardproof.infer.guards import ZERO, Factor, GuardRules, index_range
 from shardproof.infer.naming import UNIT, Atom, Completion, Def, Instance, Table
 from shardproof.infer.terms import (
@@ -120,6 +120,8 @@ class Products:
         lead = lin[0][1]
         if lead != 1:
             self.fire(lemmas.POWER_OF_MULTIPLE)
+        if e < 0:
+            self.assume_divisor(lead)
         if len(lin) == 1:
             base = lin[0][0]
         else:
@@ -368,7 +370,7 @@ class Products:
 
     def positive(self, t: Term) -> bool:
         """Whether a term is shown to be positive: exponentials, products of positives, sums of
-        positives over an index (never empty: sizes are at least 1)."""
+        positives over a range that is never empty."""
         if t.atom == UNIT:
             return True
         d = self.table.definition(t.atom)
@@ -377,7 +379,7 @@ class Products:
         if d.fn == EXP:
             return True
         if d.fn in ("prod", "sum"):
-            return all(self.positive(op[0][0]) for op in d.operands)
+            return _never_empty(d, t) and all(self.positive(op[0][0]) for op in d.operands)
         return False
 
     def _join_exponentials(self, factors: list[Factor]) -> list[Factor]:
@@ -403,6 +405,15 @@ class Products:
                 out.append((self.name(Instance(EXP, (), lo, hi, (((base, total),),))), ONE))
             self.fire(lemmas.EXP_PRODUCT)
         return out
+
+    def assume_divisor(self, c: Coef) -> None:
+        """The program divides by a number that may be zero for some sizes: print that it is not."""
+        n = parts(c)[0]
+        if isinstance(n, int) or at_least(n, 1) or at_least(-n, 1):
+            return
+        text = f"{n} is not zero (the program divides by it)"
+        if text not in self.assumed:
+            self.assumed.append(text)
 
     def _assume_nonzero(self, t: Term) -> None:
         """``x / x = 1`` holds where ``x`` is not zero, that is where both programs are defined."""
@@ -460,6 +471,13 @@ def _carry(named: Term, parts: list[Part]) -> Term:
 
 def _fn(a: Atom) -> str:
     return a.definition.fn if a.definition is not None else ""
+
+
+def _never_empty(d: Def, t: Term) -> bool:
+    """Whether every reduction of a term runs over at least one index, for all sizes."""
+    spans = [(a, b) for _, a, b in t.restr]
+    spans += zip(d.lo[d.n_free :], d.hi[d.n_free :], strict=True)
+    return all(at_least(b, a + 1) for a, b in spans)
 
 
 def _foldable(t: Term, e: Fraction) -> bool:

@@ -126,8 +126,9 @@ declare(
         _log_product,
         (
             Condition(
-                "every factor is shown to be positive: exponentials, products and sums of them",
-                "infer/products.py: positive; infer/rows.py: log",
+                "every factor is shown to be positive: exponentials, their products, and sums of "
+                "such over ranges that are empty for no sizes",
+                "infer/products.py: positive, _never_empty; infer/rows.py: log",
             ),
         ),
         None,
@@ -158,6 +159,10 @@ declare(
             Condition(
                 "the factor is positive, or the report lists that it is nowhere zero",
                 "infer/products.py: _assume_nonzero",
+            ),
+            Condition(
+                "a size by which the program divides is never zero, or the report lists it",
+                "infer/products.py: assume_divisor",
             ),
         ),
         None,
