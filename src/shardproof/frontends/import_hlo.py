@@ -19,12 +19,14 @@ from shardproof.spec.problem import Assumption
 class HloResult:
     """The graph of one rank and what the import found out.
 
-    ``constants`` are inputs for constants whose value the text leaves out. ``unknown`` counts
+    ``constants`` are inputs for constants whose value the text leaves out, ``random`` those for
+    values that the program draws. ``unknown`` counts
     operators without meaning; ``reasons`` says why. ``casts`` are between float types.
     """
 
     graph: Graph
     constants: list[str] = field(default_factory=list)
+    random: list[str] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     assumptions: list[Assumption] = field(default_factory=list)
@@ -56,6 +58,7 @@ def import_hlo(
             HloResult(
                 graph,
                 record.constant_inputs,
+                record.random_inputs,
                 record.unknown,
                 record.reasons,
                 list(record.assumptions),

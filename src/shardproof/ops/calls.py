@@ -9,8 +9,8 @@ from math import prod
 
 import numpy as np
 
-from shardproof.ir.graph import Attrs, TensorType, is_bool, is_integer
-from shardproof.ir.sizes import Size
+from shardproof.ir.graph import Attrs, AttrValue, TensorType, is_bool, is_integer
+from shardproof.ir.sizes import Poly, Size, symbols
 from shardproof.ops import attributes as at
 from shardproof.ops.base import ONE, Array, ShapeError, Signature
 from shardproof.ops.declare import declare
@@ -91,12 +91,19 @@ def _linear(attrs: Attrs, count: int) -> tuple[int, ...]:
     return tuple(x for x in given if isinstance(x, int))
 
 
+def _has_rank(value: AttrValue) -> bool:
+    """Whether a parameter depends on the rank: then it is another function on every rank."""
+    if isinstance(value, tuple):
+        return any(_has_rank(v) for v in value)
+    return isinstance(value, Poly) and any(s.extent is not None for s in symbols(value))
+
+
 def _types(inputs: Types, attrs: Attrs) -> TensorType:
     call = _call(attrs)
     sizes = _extents(call, inputs)
     _linear(attrs, len(inputs))
-    if not isinstance(attrs.get("parameters", ()), tuple):
-        raise ShapeError("attribute 'parameters' must be a tuple")
+    if not isinstance(attrs.get("parameters", ()), tuple) or _has_rank(attrs.get("parameters")):
+        raise ShapeError("attribute 'parameters' must be a tuple of what is equal on all ranks")
     dtype = inputs[0].dtype if attrs.get("dtype") is None else at.dtype(attrs)
     return TensorType(dtype, tuple(sizes[x] for x in call.output))
 

@@ -114,6 +114,7 @@ def _load_hlo(text: str, label: str, mesh: Mesh, facts: Facts) -> list[Loaded]:
     return [
         Loaded(
             r.graph,
+            random=list(r.random),
             assumptions=_said(r.assumptions, facts),
             casts=frozenset(r.casts),
             constants=list(r.constants),

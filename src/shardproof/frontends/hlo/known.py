@@ -113,7 +113,23 @@ def read_number(text: str, dtype: str) -> Number:
     value = float(word)
     if value != value:
         return nan
-    return exact(value)[0] if isfinite(value) else value
+    return _fraction(value, dtype) if isfinite(value) else value
+
+
+def _fraction(value: float, dtype: str) -> Fraction:
+    """The number that a printed constant stands for. A printer rounds to the element type: a
+    fraction with a small denominator that rounds to the same value is what was meant, as 1/3 by
+    0.333333343."""
+    found, _ = exact(value)
+    if dtype not in _DENOMINATORS:
+        return found
+    bits, most = _DENOMINATORS[dtype]
+    near = found.limit_denominator(most)
+    return near if near and abs(near - found) <= abs(found) / 2**bits else found
+
+
+# Bits of the significand, and denominators small enough that few other numbers come near.
+_DENOMINATORS = {"f32": (24, 512), "f16": (11, 16), "bf16": (8, 8)}
 
 
 # ---------------------------------------------------------------- rearrangements

@@ -141,7 +141,7 @@ class Lowering:
 
     def _fits(self, i: Instruction, result: Held) -> Held:
         """The result with the type that the instruction prints."""
-        if isinstance(result, Value):
+        if isinstance(result, Value) and not i.opcode.endswith("-start"):
             return self.ctx.checked(result)
         if isinstance(result, Known):
             want = i.shape

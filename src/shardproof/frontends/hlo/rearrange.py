@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from math import prod
 
 import numpy as np
@@ -12,7 +13,7 @@ from shardproof.frontends.hlo import known as kn
 from shardproof.frontends.hlo.context import Held, HloContext, Unsupported
 from shardproof.frontends.hlo.known import Known
 from shardproof.frontends.hlo.registry import lowers
-from shardproof.frontends.hlo.shapes import Array
+from shardproof.frontends.hlo.shapes import Array, HloSyntaxError
 from shardproof.ir.graph import Value
 
 _NUMBER = re.compile(r"-?nan|-?inf|[-+]?[\d.]+(?:e[-+]?\d+)?|true|false")
@@ -28,6 +29,9 @@ def _constant(ctx: HloContext, xs: Sequence[Held]) -> Held:
     if len(words) != prod(want.dims) or want.dtype[0] == "c":
         raise Unsupported(f"a constant of type {want} with {len(words)} numbers")
     numbers = [kn.read_number(w, want.dtype) for w in words]
+    for word, number in zip(words, numbers, strict=True):
+        if isinstance(number, Fraction) and number != Fraction(word):
+            ctx.record.assume("arithmetic", f"the constant {word} is read as {number}")
     if not want.dims:
         return kn.scalar(want.dtype, numbers[0])
     table = np.empty(len(numbers), dtype=object)
@@ -137,6 +141,8 @@ def box(
     if isinstance(x, Known):
         return kn.cut(x, starts, sizes, steps)
     v = ctx.value(x)
+    if len(sizes) != len(v.shape):
+        raise HloSyntaxError(f"a slice with {len(sizes)} dims of a tensor with {len(v.shape)}")
     for d, (a, n, step) in enumerate(zip(starts, sizes, steps, strict=True)):
         v = ctx.slice(v, d, a, a + n) if step == 1 else _strided(ctx, v, d, a, n, step)
     return v
@@ -226,3 +232,12 @@ def _reverse(ctx: HloContext, xs: Sequence[Held]) -> Held:
             raise Unsupported(f"reversing a dim of {n} elements")
         v = ctx.concat([ctx.slice(v, d, k, k + 1) for k in reversed(range(n))], d)
     return v
+
+
+@lowers("rng")
+def _random(ctx: HloContext, xs: Sequence[Held]) -> Held:
+    """Values drawn at random: an input that both sides have."""
+    want = ctx.array()
+    name = f"random_{len(ctx.record.random_inputs)}"
+    ctx.record.random_inputs.append(name)
+    return ctx.builder.input(name, want.dtype, want.dims)

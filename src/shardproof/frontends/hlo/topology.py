@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,34 +12,88 @@ from shardproof.frontends.hlo.context import Facts
 from shardproof.frontends.hlo.shapes import HloSyntaxError
 
 Groups = tuple[tuple[int, ...], ...]
+Ids = np.ndarray[Any, np.dtype[Any]]
 _LIST = re.compile(r"\{([\d,\s]*)\}")
 _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_MESH = re.compile(r"mesh\[(.*?)\](?:,\s*device_ids=\((.*?)\))?\s*\{(.*)\}")
+_DEVICES = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_AXIS = re.compile(r"'([^']+)'(?:=(\d+)|:\((\d+)\)(\d+))?")
+MAX_RANKS = 1 << 20
+
+
+def groups_text(attrs: dict[str, str]) -> str:
+    """The text of the groups; the form with mesh axes goes on after a comma."""
+    text = attrs.get("replica_groups", "").strip()
+    if text.startswith("mesh[") and "device_ids" in attrs:
+        text += f", device_ids={attrs['device_ids']}"
+    return text
 
 
 def listed_groups(text: str) -> Groups:
-    """The groups that are printed: ``{{0,1},{2,3}}``, ``[2,4]<=[8]``, ``[4,2]<=[2,4]T(1,0)``;
-    none for ``{}``.
+    """The groups that are printed: ``{{0,1},{2,3}}``, ``[2,4]<=[8]``, ``[4,2]<=[2,4]T(1,0)``,
+    ``mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a'}``; none for ``{}``.
 
     Raises:
         HloSyntaxError: another form.
     """
-    text = text.strip()
-    iota = _IOTA.fullmatch(text)
-    if iota is not None:
-        shape, source, perm = (_ints(part or "") for part in iota.groups())
-        if np.prod(shape) != np.prod(source) or np.prod(shape) > 1 << 20 or len(shape) != 2:
-            raise HloSyntaxError(f"replica_groups={text[:60]}")
-        table = np.arange(int(np.prod(source))).reshape(source)
-        if perm:
-            if sorted(perm) != list(range(len(source))):
-                raise HloSyntaxError(f"replica_groups={text[:60]}")
-            table = table.transpose(perm)
-        return tuple(tuple(int(r) for r in row) for row in table.reshape(shape))
-    if text in ("", "{}"):
-        return ()
-    if not re.fullmatch(r"\{[{}\d,\s]*\}", text):
-        raise HloSyntaxError(f"replica_groups={text[:60]}")
-    return tuple(_ints(m[1]) for m in _LIST.finditer(text[1:-1]))
+    iota, mesh = _IOTA.fullmatch(text), _MESH.fullmatch(text)
+    try:
+        if iota is not None:
+            shape, source, perm = (_ints(part or "") for part in iota.groups())
+            rows = _arranged(source, perm).reshape(shape)
+        elif mesh is not None:
+            rows = _along_axes(*mesh.groups())
+        elif text in ("", "{}"):
+            return ()
+        elif re.fullmatch(r"\{(\s*\{[\d,\s]*\}\s*,?)*\}", text):
+            return tuple(_ints(m[1]) for m in _LIST.finditer(text[1:-1]))
+        else:
+            raise ValueError("another form")
+        if rows.ndim != 2:
+            raise ValueError("no list of groups")
+    except (ValueError, KeyError) as e:
+        raise HloSyntaxError(f"replica_groups={text[:80]}") from e
+    return tuple(tuple(int(r) for r in row) for row in rows)
+
+
+def _arranged(source: tuple[int, ...], perm: tuple[int, ...]) -> Ids:
+    """0, 1, 2, ... in the shape ``source``, transposed."""
+    size = int(np.prod(source))
+    if not 0 < size <= MAX_RANKS:
+        raise ValueError("too many ranks")
+    ids = np.arange(size).reshape(source)
+    return ids.transpose(perm) if perm else ids
+
+
+def _along_axes(axes: str, devices: str | None, chosen: str) -> Ids:
+    """Groups along some axes of a mesh; an axis may be cut, ``'a':(2)4`` is the part of size 4
+    after one of size 2."""
+    sizes = {name: int(n) for name, n, _, _ in _AXIS.findall(axes)}
+    if devices is None:
+        ids = _arranged(tuple(sizes.values()), ())
+    elif devices.startswith("["):
+        m = _DEVICES.fullmatch(devices)
+        if m is None:
+            raise ValueError("device ids of another form")
+        ids = _arranged(_ints(m[1]), _ints(m[2] or ""))
+    else:
+        ids = np.array(_ints(devices))
+    shape: list[int] = []
+    grouped: list[int] = []
+    picked = {name: (int(pre or 1), int(n) if n else sizes[name])
+              for name, _, pre, n in _AXIS.findall(chosen)}  # fmt: skip
+    places: dict[str, int] = {}
+    for name, n in sizes.items():
+        if name in picked:
+            pre, part = picked[name]
+            shape += [pre, part, n // (pre * part)]
+            places[name] = len(shape) - 2
+        else:
+            shape.append(n)
+    grouped = [places[name] for name in picked]
+    rest = [k for k in range(len(shape)) if k not in grouped]
+    width = int(np.prod([shape[k] for k in grouped]))
+    return ids.reshape(shape).transpose(*rest, *grouped).reshape(-1, width)
 
 
 def _ints(text: str) -> tuple[int, ...]:
@@ -55,7 +110,7 @@ def own_group(attrs: dict[str, str], facts: Facts, permutes: bool = False) -> tu
     Raises:
         HloSyntaxError: this rank is in no group.
     """
-    groups = listed_groups(attrs.get("replica_groups", ""))
+    groups = listed_groups(groups_text(attrs))
     channel = "channel_id" in attrs
     count = facts.partitions
     if attrs.get("use_global_device_ids") == "true":
@@ -68,7 +123,7 @@ def own_group(attrs: dict[str, str], facts: Facts, permutes: bool = False) -> tu
     groups = groups or (tuple(range(size)),)
     found = next((g for g in groups if mine in g), None)
     if found is None:
-        raise HloSyntaxError(f"no group of {attrs.get('replica_groups', '')[:60]} has rank {mine}")
+        raise HloSyntaxError(f"no group of {groups_text(attrs)[:80]} has rank {mine}")
     return _inside([x * step + p for x in found for p in parts], facts)
 
 
