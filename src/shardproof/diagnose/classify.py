@@ -123,7 +123,7 @@ class Classifier:
         ratio = k / right
         name = self.inf.evaluator.table.atoms[t.atom].name
         reduced = site.node is not None and "group" in site.node.attrs
-        code = "SP111" if reduced or _whole(ratio) else "SP112"
+        code = "SP111" if _whole(ratio) else "SP112"
         message = (
             f"%{site.value.name} is {_off_by(ratio)}: it holds {format_coef(k)}*{name}, "
             f"where the sequential program has {format_coef(right)}*{name}"

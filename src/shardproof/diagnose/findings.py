@@ -11,6 +11,7 @@ from shardproof.diagnose.near import site_node
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.diagnose.ways import Ways, node_name
+from shardproof.infer.blocks import Val
 from shardproof.infer.describe import describe
 from shardproof.infer.run import Inference, Judged
 from shardproof.ir.graph import Node, Origin, Value
@@ -60,13 +61,19 @@ class Findings:
         place = (j.graph, value)
         wrong = suspects(self.inf.evaluator.table, j.found, j.expected)
         sites = self.tracer.sites(place, wrong)
-        if self.facts.oddity(j.found) is None or not sites:
+        if self.facts.oddity(j.found) is None or not sites or self._unreduced(j.found, j.expected):
             self._add_output(j, place, merged)
             return
         site = sites[0]
         cause = self.classifier.classify(site)
         key = (cause.code, node_name(site.node, site.value))
         self._merge(merged, key, site.order, self._dress(site, cause), j)
+
+    def _unreduced(self, found: Val, expected: Val) -> bool:
+        """Whether an output is the declared value, but only a part of its sum."""
+        atoms = {t.atom for c in found.cells for t, _ in c.lin}
+        wanted = {t.atom for c in expected.cells for t, _ in c.lin}
+        return atoms == wanted and bool(self.facts.partials(found))
 
     def _add_output(
         self, j: Judged, place: Place, merged: dict[object, tuple[int, Finding]]

@@ -89,7 +89,7 @@ class Tracer:
             odd = [p for p in self._blamed(place, wrong) if self._odd(p)]
             odd = [p for p in odd if self._inherited(p, place)]
             odd = [p for p in odd if is_float(p[1].dtype)] or odd[:1]
-            if odd and not self._hides(place, odd):
+            if odd and not self._hides(place, odd) and not self._mixes(place):
                 todo.extend(odd)
             else:
                 out.append(self.site(place))
@@ -123,6 +123,18 @@ class Tracer:
         """Whether every odd operand is an integer while the value is real: then the operator
         itself is the place to show."""
         return is_float(place[1].dtype) and not any(is_float(p[1].dtype) for p in odd)
+
+    def _mixes(self, place: Place) -> bool:
+        """Whether a collective combines partial sums other than by adding them up."""
+        node = self.node(place)
+        if (
+            node is None
+            or node.attrs.get("op", "sum") in ("sum", "avg")
+            or "group" not in node.attrs
+        ):
+            return False
+        meanings = [self.meaning(p) for p in self.operands(place)]
+        return any(v is not None and self.facts.partials(v) for v in meanings)
 
     def _odd(self, place: Place) -> bool:
         v = self.meaning(place)

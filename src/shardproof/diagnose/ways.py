@@ -86,13 +86,20 @@ class Ways:
             node = self.tracer.node(place)
             if node is not None and node.op not in PLACING:
                 todo += [p for p in self.tracer.operands(place) if p[0] == place[0]]
-            elif self._decides(place):
+                continue
+            if self._decides(place):
                 out.append(place)
+            # What was out of order before was not put in order here.
+            todo += [p for p in self.tracer.operands(place) if self._misordered(p)][:1]
         return out
 
     def _decides(self, place: Place) -> bool:
         v = self.tracer.meaning(place)
         return v is not None and (self.facts.is_part(v) or self.facts.misordered(v))
+
+    def _misordered(self, place: Place) -> bool:
+        v = self.tracer.meaning(place)
+        return v is not None and self.facts.misordered(v)
 
     # ---- factors
 
