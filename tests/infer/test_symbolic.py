@@ -202,6 +202,70 @@ def test_faulty_blocks_are_refuted(graph: str, edits: list[tuple[str, str]]) -> 
     assert verdict.findings
 
 
+# ------------------------------------------------------------------ two mesh axes
+
+TWO_SEQ = """\
+graph seq
+sizes D, T, b, s
+%x = input f32[D*b, T*s]
+%w = input f32[T*s, 4]
+%y = matmul(%x, %w)
+%z = sum(%y) {dims=(0,), keepdim=false}
+return %z
+"""
+TWO_DIST = """\
+graph dist
+mesh dp=D, tp=T
+sizes b, s
+%x = input f32[b, s]
+%w = input f32[s, 4]
+%p = matmul(%x, %w)
+"""
+
+
+def two_axes(body: str) -> Verdict:
+    """A product cut over ``tp`` summed over a batch cut over ``dp``; the body makes %z of %p."""
+    return Spec.from_graphs(
+        name="two axes",
+        sequential=TWO_SEQ,
+        distributed=f"{TWO_DIST}{body}\nreturn %z\n",
+        inputs={"x": {"dp": ROWS, "tp": COLUMNS}, "w": {"tp": ROWS}},
+        outputs={"z": Replicate()},
+    ).check()
+
+
+BATCH = "{dims=(0,), keepdim=false}"
+BOTH = '{op="sum", group=("dp", "tp")}'
+DP = '{op="sum", group=("dp",)}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"%y = all_reduce(%p) {SUM}\n%l = sum(%y) {BATCH}\n%z = all_reduce(%l) {DP}",
+        f"%l = sum(%p) {BATCH}\n%z = all_reduce(%l) {BOTH}",
+        f"%l = sum(%p) {BATCH}\n%m = all_reduce(%l) {DP}\n%z = all_reduce(%m) {SUM}",
+    ],
+    ids=["tp then dp", "both at once", "dp then tp"],
+)
+def test_two_axes(body: str) -> None:
+    holds_for_all(two_axes(body), "D", "T", "b", "s")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"%y = all_reduce(%p) {SUM}\n%z = sum(%y) {BATCH}",
+        f"%y = all_reduce(%p) {SUM}\n%l = sum(%y) {BATCH}\n%z = all_reduce(%l) {BOTH}",
+        f"%y = all_reduce(%p) {SUM}\n%l = sum(%y) {BATCH}\n%z = all_reduce(%l) {SUM}",
+        f"%r = relu(%p)\n%l = sum(%r) {BATCH}\n%z = all_reduce(%l) {BOTH}",
+    ],
+    ids=["no dp", "tp twice", "wrong axis", "relu of partial sums"],
+)
+def test_two_axes_with_a_fault(body: str) -> None:
+    assert two_axes(body).status == "refuted"
+
+
 # ------------------------------------------------------------------ built problems
 
 
