@@ -30,7 +30,7 @@ from shardproof.certificate.exact import (
 from shardproof.certificate.guards import Guarding
 from shardproof.certificate.products import AtLeast, Base, Equal, Product, Read, Sum, affs, moved
 from shardproof.certificate.region import Range, Region, fresh
-from shardproof.ir.sizes import Size, at_least, div_mod, divides
+from shardproof.ir.sizes import Size, Undecided, at_least, div_mod
 from shardproof.ops.base import EXP
 
 MAX_TERMS = 4000
@@ -221,6 +221,8 @@ class Algebra:
                 if b.atom == UNIT:
                     continue
                 b = self._as_guard(b)
+            elif isinstance(b, AtLeast):
+                b = _threshold(b.base, b.least)
             acc[b] = acc[b] + e if b in acc else e
         factors = []
         for b, e in acc.items():
@@ -244,7 +246,7 @@ class Algebra:
         if d.fn == "ge":
             ((t, c),) = d.operands[0]
             if len(d.operands) == 1 and c == 1 and len(d.attrs) == 1 and not r.restr:
-                return AtLeast(self.read(t, r.at), d.attrs[0])
+                return _threshold(self.read(t, r.at), d.attrs[0])
         if d.fn == "eq":
             if len(d.operands) == 2 and all(len(x) == 1 and x[0][1] == 1 for x in d.operands):
                 t, u = d.operands[0][0][0], d.operands[1][0][0]
@@ -310,8 +312,10 @@ class Algebra:
         order = sorted(range(len(rows)), key=lambda k: self._rank(rows, k, ranges))
         names: dict[int, Aff] = {}
         boxes: dict[Any, Range] = {}
-        for k in order:
-            for a in rows[k][0]:
+        if ranges:
+            every = [a for k in order for a in rows[k][0]]
+            alone = [a for a in every if sum(v in ranges for v, _ in a[1]) == 1]
+            for a in (*alone, *every):
                 _number(a, ranges, names, boxes)
         key = []
         for place, k in enumerate(order):
@@ -370,6 +374,13 @@ class Algebra:
 # ------------------------------------------------------------------ helpers
 
 
+def _threshold(base: Read, k: Size) -> AtLeast:
+    """``[base >= k]``; a position is moved so that ``k`` is 0."""
+    if base.atom == IOTA:
+        return AtLeast(base._replace(at=(total(((base.at[0], 1),), -k),)), 0)
+    return AtLeast(base, k)
+
+
 def _minus(c: Coef) -> Coef:
     return coef_times(c, -ONE)
 
@@ -419,16 +430,17 @@ def _drop(a: Aff, u: int) -> Aff:
 def _number(
     a: Aff, ranges: Mapping[int, Range], names: dict[int, Aff], boxes: dict[Any, Range]
 ) -> None:
-    """Name the summed indices of an index function by order of appearance; each starts where
-    the first function that reads it has no offset."""
+    """Name the summed indices of an index function; each is moved so that the function has no
+    offset left that its stride divides."""
+    c = a[0]
     new = [(v, s) for v, s in a[1] if v in ranges and v not in names]
-    if not new:
-        return
     if len(new) > 1:
-        new.sort(key=lambda x: (len(str(x[1])), str(x[1])))
-    for k, (v, s) in enumerate(new):
-        c = a[0]
-        shift = div_mod(c, s)[0] if k == 0 and divides(s, c) else 0
+        new.sort(key=lambda x: (-len(str(x[1])), str(x[1])))
+    for v, s in new:
+        try:
+            shift, c = div_mod(c, s)
+        except Undecided:
+            shift = 0
         name = -1 - len(names)
         names[v] = (-shift, ((name, 1),))
         lo, hi = ranges[v]

@@ -15,6 +15,7 @@ from shardproof.certificate.claims import Claims, Meaning, well_formed, well_for
 from shardproof.certificate.communication import Ranks, concrete, reduction
 from shardproof.certificate.discrete import Discrete
 from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
+from shardproof.certificate.extrema import over_dims
 from shardproof.certificate.fold import check_fold
 from shardproof.certificate.functions import Functions
 from shardproof.certificate.outputs import check_cover
@@ -104,6 +105,7 @@ class Checker:
             self.well_typed(g)
         self.sequential()
         self.side = 0
+        self.discrete.stating = False
         for k in range(len(program.graphs)):
             self.inputs(k)
         if program.spmd:
@@ -315,11 +317,8 @@ class Checker:
         """Check one result of one operator."""
         sources = [self.source(x) for x in operands]
         shape = v.shape
-        if self.discrete.handles(rule, node, operands, v):
-            self.discrete.check(self, rule, node, operands, v, m)
+        if self.discrete.check(self, rule, operands, v, [x.type for x in node.inputs], m):
             return
-        if m.base is not None:
-            self.discrete.view(rule, operands, m)
         found = simple(rule, sources, shape)
         if found is not None:
             self.equals(m, found)
@@ -329,6 +328,8 @@ class Checker:
             self.cells(m, lambda r, at, x: self.functions.monomial(rule, sources, shape, r, at, x))
         elif isinstance(rule, alg.Signature):
             self.cells(m, lambda r, at, x: self.functions.signature(rule, sources, r, at, x))
+        elif isinstance(rule, alg.Extremum):
+            self.cells(m, lambda r, at, x: over_dims(self.algebra, rule, sources[0], r, at, x))
         else:
             raise NotChecked(f"the rule {type(rule).__name__}")
 
@@ -386,7 +387,7 @@ class Checker:
             return
         sources = [self.source(t[n.inputs[0]]) for t, (_, n) in zip(tables, members, strict=True)]
         made = concrete(
-            kind, sources, [n.attrs for _, n in members], [n.inputs[0].type for _, n in members]
+            self.algebra, kind, sources, [n.attrs for _, n in members], [n.inputs[0].type for _, n in members]
         )
         done: set[Any] = set()
         for t, (_, n), s in zip(tables, members, made, strict=True):
@@ -449,7 +450,7 @@ class Checker:
             for g in range(len(tables))
             if all(c == mine[a] for a, c in mesh.coordinates(g).items() if a not in outer)
         ]
-        return reduction("sum", [one(g) for g in group], dtype)
+        return reduction(self.algebra, "sum", [one(g) for g in group], dtype)
 
     def compare(self, want: Source, have: Source) -> None:
         """Whether two tensors are equal everywhere."""

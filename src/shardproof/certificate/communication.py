@@ -26,6 +26,7 @@ from shardproof.certificate.exact import (
     total,
     variable,
 )
+from shardproof.certificate.extrema import direct, of_members, shortened, sole
 from shardproof.certificate.products import Product, Read, Sum, moved
 from shardproof.certificate.region import Region, digits, fresh
 from shardproof.certificate.rules import Source, added, joined, sliced, times
@@ -42,6 +43,7 @@ from shardproof.ir.sizes import (
     symbols,
 )
 
+EXTREMA = ("max", "min")
 SHARED = ("op", "dim", "split_dim", "concat_dim", "src", "sizes", "group")
 
 
@@ -52,11 +54,13 @@ def exact_part(n: Size, parts: Size) -> Size:
     return q
 
 
-def reduction(op: str, sources: Sequence[Source], dtype: str) -> Source:
-    """The elementwise sum, mean or product of tensors."""
+def reduction(algebra: Algebra, op: str, sources: Sequence[Source], dtype: str) -> Source:
+    """The elementwise sum, mean, product, maximum or minimum of tensors."""
     if any(s.shape != sources[0].shape for s in sources):
         raise NotChecked("a reduction of tensors of different shapes")
-    if op == "product":
+    if op in EXTREMA:
+        return of_members(algebra, op, sources)
+    if op == "product" and not is_bool(dtype):
         return Source(sources[0].shape, lambda r, at: times([s.read(r, at) for s in sources]))
     _summable(op, dtype)
     by = quotient(1, len(sources)) if op == "avg" else ONE
@@ -69,8 +73,9 @@ def _summable(op: str, dtype: str) -> None:
 
 
 def concrete(
-    kind: str, sources: Sequence[Source], attrs: Sequence[Attrs], types: Sequence[TensorType]
-) -> list[Source]:
+    algebra: Algebra, kind: str, sources: Sequence[Source],
+    attrs: Sequence[Attrs], types: Sequence[TensorType],
+) -> list[Source]:  # fmt: skip
     """The result of every member; all arguments are in group order, ``types`` those of the
     operands."""
     a: Any = attrs[0]
@@ -80,12 +85,12 @@ def concrete(
     if any(t.dtype != types[0].dtype or t.rank != types[0].rank for t in types):
         raise NotChecked("a collective of unlike tensors")
     if kind == "all_reduce":
-        return [reduction(str(a["op"]), sources, types[0].dtype)] * n
+        return [reduction(algebra, str(a["op"]), sources, types[0].dtype)] * n
     if kind == "all_gather":
         return [joined(sources, a["dim"] % types[0].rank)] * n
     if kind == "reduce_scatter":
         dim = a["dim"] % types[0].rank
-        whole = reduction(str(a["op"]), sources, types[0].dtype)
+        whole = reduction(algebra, str(a["op"]), sources, types[0].dtype)
         sizes = a.get("sizes") or (exact_part(whole.shape[dim], n),) * n
         return _cut(whole, dim, sizes)
     if kind == "broadcast":
@@ -227,21 +232,26 @@ class Ranks:
     # ---- the collectives
 
     def reduced(self, op: str, s: Source, axes: Sequence[str], dtype: str) -> Source:
-        """The sum or mean over the ranks along ``axes``."""
-        _summable(op, dtype)
+        """The sum, mean, maximum or minimum over the ranks along ``axes``."""
+        if op not in EXTREMA:
+            _summable(op, dtype)
         n = product(self.mesh.extent(a) for a in axes)
         by = quotient(1, n) if op == "avg" else ONE
 
         def build(r: Region, mine: Sequence[Aff], own: Mapping[Symbol, Aff]) -> Sum:
-            return self._sum(s.read(r, mine), axes)
+            return self._sum(s.read(r, mine), axes, op)
 
         whole = Source(s.shape, lambda region, at: self._apart(axes, at, region, build))
         return added([whole], [by])
 
-    def _sum(self, terms: Sum, axes: Sequence[str]) -> Sum:
+    def _sum(self, terms: Sum, axes: Sequence[str], op: str) -> Sum:
         for a in axes:
             for sym in self._symbol(a):
-                terms = [self._sum_one(p, c, sym, self.mesh.extent(a)) for p, c in terms]
+                n = self.mesh.extent(a)
+                if op in EXTREMA:
+                    terms = self._extreme(terms, op, sym, n)
+                else:
+                    terms = [self._sum_one(p, c, sym, n) for p, c in terms]
         return terms
 
     def _sum_one(self, p: Product, c: Coef, sym: Symbol, n: Size) -> tuple[Product, Coef]:
@@ -266,6 +276,27 @@ class Ranks:
             restr.append((label, lo, hi))
         out = Product((), ((_shortened(self.algebra.atoms, b, restr), e),))
         return out, c if hit else coef_times(c, quotient(n, 1))
+
+    def _extreme(self, terms: Sum, op: str, sym: Symbol, n: Size) -> Sum:
+        """The maximum over the ranks: of equal values, or of parts that make up an interval."""
+        for p, c in terms:
+            self._plain_coef(c, (sym,))
+            for b, _ in p.factors:
+                self._same_everywhere(b, (sym,))
+                if any(sym in symbols(x) for a in b.at for x in (a[0], *(s for _, s in a[1]))):
+                    raise NotChecked("an extremum of parts that depend on the rank")
+        name = sole(terms)
+        if name is None or not any(sym in symbols(x) for r in name.restr for x in r[1:]):
+            if any(sym in symbols(x) for p, _ in terms for b, _ in p.factors
+                   if isinstance(b, Read) for r in b.restr for x in r[1:]):  # fmt: skip
+                raise NotChecked("an extremum of parts of sums")
+            return terms
+        label, lo, hi = direct(self.algebra, op, name.atom, name.restr)
+        (x, y), (x2, y2) = linear_in(lo, sym), linear_in(hi, sym)
+        if y != y2 or x2 - x != y:
+            raise NotChecked("parts of an extremum that make up no interval")
+        joined = shortened(self.algebra, name, label, (x, x + y * n))
+        return [(Product((), ((joined, ONE),)), ONE)]
 
     def _gathered(self, s: Source, axes: Sequence[str], dim: int) -> Source:
         extents = [self.mesh.extent(a) for a in axes]

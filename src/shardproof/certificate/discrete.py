@@ -1,19 +1,326 @@
-"""Integers and booleans (stub)."""
+"""Integers, conditions and lookups.
+
+A claim may say that a tensor is a piecewise-affine function of another integer tensor, its *base*
+(ids minus the first id of a rank, the mask of ids of other ranks). That is checked on its own, by
+working the function out again; its real value is then a sum over thresholds of the base. A lookup
+``x[t]`` is ``sum over v of [t == v] x[v]``, so a part of a table is a part of a sum.
+"""
+
 from __future__ import annotations
-from typing import Any
-from shardproof.certificate.exact import NotChecked
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from shardproof.certificate import pieces as pw
+from shardproof.certificate.algebra import Algebra
+from shardproof.certificate.claims import IOTA, Meaning, Piece
+from shardproof.certificate.exact import ONE, Aff, Coef, NotChecked, const, quotient, total
+from shardproof.certificate.functions import Functions
+from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum
+from shardproof.certificate.region import Region, Split
+from shardproof.certificate.rules import Source, number, scaled, simple, spread, times, under_sum, unit
+from shardproof.ir.graph import Value, is_bool, is_integer
+from shardproof.ir.sizes import Size, at_least, smax, smin
 from shardproof.ops import base as alg
 
+if TYPE_CHECKING:
+    from shardproof.certificate.check import Checker
+
+VIEWS = alg.Identity | alg.Reshape | alg.Permute | alg.Slice | alg.Expand
+LOOKUPS = alg.TakeRows | alg.TakeAlong | alg.AddRows | alg.PutAlong
+View = tuple[Source, Sequence[Piece]]
+
+
 class Discrete:
-    def __init__(self, algebra: Any, functions: Any) -> None:
+    """Checks of one certificate. ``assumed`` are ranges of ids that a sequential lookup states;
+    ``stating`` is set while the sequential graph is checked."""
+
+    def __init__(self, algebra: Algebra, functions: Functions) -> None:
         self.algebra, self.functions = algebra, functions
         self.assumed: dict[str, None] = {}
+        self.stating = True
 
-    def handles(self, rule: Any, node: Any, operands: Any, v: Any) -> bool:
-        return isinstance(rule, alg.Compare | alg.Logic | alg.Select | alg.TakeRows | alg.TakeAlong | alg.AddRows | alg.PutAlong)
+    def check(
+        self, run: Checker, rule: alg.Algebra, operands: Sequence[Meaning], v: Value,
+        types: Sequence[Any], m: Meaning,
+    ) -> bool:  # fmt: skip
+        """Check a claim that is about integers; False if it is none."""
+        sources = [run.source(x) for x in operands]
+        if m.base is not None:
+            views = [self.view(run, x, t.dtype) for x, t in zip(operands, types, strict=True)]
+            base = run.source(m.base)
+            if isinstance(rule, VIEWS):
+                self._same_view(run, rule, views[0], m, v)
+                return False
+            pw.well_formed(m.pieces)
+            used, found = self._worked_out(rule, views, v)
+            for b in used:
+                run.equals(m.base, spread(b, v.shape))
+            if not pw.same(found, m.pieces):
+                raise NotChecked("the claimed function of the ids is another one")
+            run.equals(m, Source(v.shape, lambda r, at: self.value(base.read(r, at), m.pieces)))
+            return True
+        if isinstance(rule, LOOKUPS):
+            views = [self.view(run, x, t.dtype) if k == 1 else (sources[k], pw.WHOLE)
+                     for k, (x, t) in enumerate(zip(operands, types, strict=True))]  # fmt: skip
+            run.equals(m, self._lookup(rule, sources, views[1], v))
+            return True
+        if isinstance(rule, alg.Compare | alg.Logic | alg.Select):
+            wide = [spread(s, v.shape) for s in sources]
+            run.cells(m, lambda r, at, x: self._arithmetic(rule, [s.read(r, at) for s in wide], r, x))
+            return True
+        return False
 
-    def check(self, *a: Any) -> None:
-        raise NotChecked("integers")
+    # ---- integer views
 
-    def view(self, *a: Any) -> None:
-        raise NotChecked("integer view")
+    def view(self, run: Checker, m: Meaning, dtype: str) -> View:
+        """A tensor as a function of its base, or of itself."""
+        if m.base is not None:
+            return run.source(m.base), m.pieces
+        return run.source(m), pw.WHOLE if is_integer(dtype) or is_bool(dtype) else ()
+
+    def _same_view(
+        self, run: Checker, rule: alg.Algebra, view: View, m: Meaning, v: Value
+    ) -> None:
+        assert m.base is not None
+        moved = simple(rule, [view[0]], v.shape)
+        if moved is None or tuple(view[1]) != m.pieces:
+            raise NotChecked("a rearranged tensor with another integer view")
+        run.equals(m.base, moved)
+
+    def _worked_out(
+        self, rule: alg.Algebra, views: Sequence[View], v: Value
+    ) -> tuple[list[Source], list[Piece]]:
+        """The bases that the result depends on, and the function of them."""
+        bases, parts = [b for b, _ in views], [p for _, p in views]
+        if any(not p for p in parts):
+            raise NotChecked("an integer view of real numbers")
+        match rule:
+            case alg.Linear():
+                ks = [_whole(c) for c in rule.coefs]
+                c = _whole(rule.constant)
+                if not all(isinstance(k, int) for k in ks):
+                    raise NotChecked("an index with a symbolic stride")
+                return bases, pw.combine(parts, lambda x: (
+                    sum(k * a for k, (a, _) in zip(ks, x, strict=True)),
+                    sum((k * d for k, (_, d) in zip(ks, x, strict=True)), c),
+                ))  # type: ignore[misc, return-value]  # fmt: skip
+            case alg.Monomial() if rule.exponents == (1, 1):
+                return bases, pw.combine(parts, pw.times)
+            case alg.Logic():
+                return bases, pw.combine(parts, lambda x: pw.logic(rule.kind, x))
+            case alg.Compare() if len(parts) == 1 and not isinstance(rule.value, float):
+                assert rule.value is not None
+                return bases, pw.compared(parts[0], rule.kind, _whole(rule.value))
+            case alg.Select():
+                return self._selected(rule, bases, parts)
+        raise NotChecked("an integer view of another operator")
+
+    @staticmethod
+    def _selected(
+        rule: alg.Select, bases: list[Source], parts: list[Sequence[Piece]]
+    ) -> tuple[list[Source], list[Piece]]:
+        if rule.other is not None:  # data first, then the mask
+            if isinstance(rule.other, float):
+                raise NotChecked("an infinite integer")
+            c = _whole(rule.other)
+            return bases, pw.combine(
+                parts, lambda x: (0, c) if pw.truth(x[1]) else x[0]
+            )
+        return bases, pw.combine(parts, lambda x: x[1] if pw.truth(x[0]) else x[2])
+
+    def value(self, base: Sum, pieces: Sequence[Piece]) -> Sum:
+        """The real value of a function of the base."""
+        out: Sum = []
+        for p in pieces:
+            if p.a == 0 and p.c == 0:
+                continue
+            line = [*(scaled(base, Fraction(p.a)) if p.a else []), *unit(quotient(p.c, 1))]
+            if p.lo is None and p.hi is None:
+                out += line
+            else:
+                out += times([self.where(base, p), line])
+        return out
+
+    @staticmethod
+    def single(base: Sum) -> Read:
+        """The one term of an integer tensor."""
+        if len(base) == 1 and base[0][1] == 1 and not base[0][0].ranges:
+            factors = base[0][0].factors
+            if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], Read):
+                return factors[0][0]
+        raise NotChecked("an integer tensor that is a combination of several")
+
+    def where(self, base: Sum, p: Piece) -> Sum:
+        """``[p.lo <= base < p.hi]``."""
+        t = self.single(base)
+        out: Sum = []
+        for end, sign in ((p.lo, ONE), (p.hi, -ONE)):
+            if end is not None:
+                out.append((Product((), ((AtLeast(t, end), ONE),)), sign))
+            elif sign == 1:
+                out += unit(ONE)
+        return out
+
+    # ---- conditions and choices as arithmetic
+
+    def _arithmetic(
+        self, rule: alg.Algebra, x: Sequence[Sum], region: Region, claimed: Sum
+    ) -> bool:
+        one = unit(ONE)
+        match rule:
+            case alg.Compare():
+                found = self._comparison(rule, x, region, claimed)
+            case alg.Logic(kind="not"):
+                found = [*one, *scaled(x[0], -ONE)]
+            case alg.Logic():
+                both = times(x)
+                by = {"and": ONE, "or": -ONE, "xor": Fraction(-2)}[rule.kind]
+                found = both if rule.kind == "and" else [*x[0], *x[1], *scaled(both, by)]
+            case alg.Select() if isinstance(rule.other, float):
+                fill = alg.Pointwise("masked_fill", (rule.other,))
+                found = self.functions.scalar(fill, x, region, claimed)
+            case alg.Select():
+                other = unit(number(rule.other)) if rule.other is not None else []
+                mask, yes, no = (x[1], other, x[0]) if rule.other is not None else x
+                rest = [*one, *scaled(mask, -ONE)]
+                found = [*times([mask, yes]), *times([rest, no])]
+            case _:
+                return False
+        return self.algebra.equal(found, claimed, region)
+
+    def _comparison(
+        self, a: alg.Compare, x: Sequence[Sum], region: Region, claimed: Sum
+    ) -> Sum:
+        kind, attrs, swap, flip = a.kind, (), False, False
+        if len(x) == 1:
+            attrs = (a.value,)
+        elif kind in ("gt", "lt"):  # a > b is not (b >= a)
+            kind, swap, flip = "ge", kind == "gt", True
+        elif kind == "le":
+            kind, swap = "ge", True
+        elif kind == "ne":
+            kind, flip = "eq", True
+        rule = alg.Pointwise(f"compare_{kind}", attrs, commutative=kind == "eq" and not attrs)
+        found = self.functions.scalar(rule, x[::-1] if swap else x, region, claimed)
+        return [*unit(ONE), *scaled(found, -ONE)] if flip else found
+
+    # ---- lookups
+
+    def _lookup(
+        self, rule: alg.Algebra, sources: Sequence[Source], view: View, v: Value
+    ) -> Source:
+        base, pieces = view
+        n = len(base.shape)
+        match rule:
+            case alg.TakeRows():
+                rows = sources[0].shape[0]
+
+                def read(r: Region, at: Sequence[Aff]) -> Sum:
+                    return self._take(sources[0], 0, at[n:], base.read(r, at[:n]), pieces, rows, r)
+            case alg.TakeAlong():
+                rows = sources[0].shape[-1]
+
+                def read(r: Region, at: Sequence[Aff]) -> Sum:
+                    return self._take(sources[0], n, at, base.read(r, at), pieces, rows, r)
+            case alg.AddRows():
+
+                def read(r: Region, at: Sequence[Aff]) -> Sum:
+                    def build(q: Region, out: Sequence[Aff], p: Sequence[Aff]) -> Sum:
+                        hit = self._hits(base.read(q, p), pieces, rule.rows, out[0], q)
+                        return times([hit, sources[0].read(q, [*p, *out[1:]])])
+
+                    return under_sum(r, base.shape, build, at)
+            case _:
+                rows = sources[0].shape[-1]
+
+                def read(r: Region, at: Sequence[Aff]) -> Sum:
+                    hit = self._hits(base.read(r, at[:-1]), pieces, rows, at[-1], r)
+                    old, new = sources[0].read(r, at), sources[2].read(r, at[:-1])
+                    return [*old, *times([scaled(hit, -ONE), old]), *times([hit, new])]
+        return Source(v.shape, read)
+
+    def _inside(self, base: Sum, pieces: Sequence[Piece], rows: Size) -> list[Piece]:
+        """The pieces that occur, each of which stays inside a table of ``rows`` rows."""
+        t = self.single(base)
+        if tuple(pieces) == pw.WHOLE and self.stating and not self.algebra.atoms[t.atom].fn:
+            old = self.algebra.known.get(t.atom)
+            self.algebra.known[t.atom] = (
+                (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
+            )
+            name = self.algebra.atoms[t.atom].name
+            if self.algebra.known[t.atom] != old:
+                text = f"0 <= {name} < {rows} (it indexes a table of {rows} rows)"
+                self.assumed[text] = None
+        found = pw.clip(pieces, self.algebra.known.get(t.atom))
+        if not found or not all(pw.inside(p, rows) for p in found):
+            raise NotChecked("an index that may leave its table")
+        return found
+
+    def _take(
+        self, x: Source, dim: int, at: Sequence[Aff], base: Sum, pieces: Sequence[Piece],
+        rows: Size, region: Region,
+    ) -> Sum:  # fmt: skip
+        """``x`` at an index of which coordinate ``dim`` is a function of the base."""
+        t = self.single(base)
+        if t.atom == IOTA and len(pieces) == 1:
+            row = total(((t.at[0], pieces[0].a),), pieces[0].c)
+            if not region.inside(row, 0, rows):
+                raise NotChecked("a position that may leave the table")
+            return x.read(region, [*at[:dim], row, *at[dim:]])
+        out: Sum = []
+        for p in self._inside(base, pieces, rows):
+            if p.a == 0:
+                row = x.read(region, [*at[:dim], const(p.c), *at[dim:]])
+                out += times([self.where(base, p), row])
+                continue
+            assert p.lo is not None
+            assert p.hi is not None
+            first, c = p.lo, p.c
+
+            def build(
+                r: Region, here: Sequence[Aff], v: Sequence[Aff], first: Size = first, c: Size = c
+            ) -> Sum:
+                place = total(((v[0], 1),), first)
+                hot = Equal(Read(t.atom, tuple(here[len(at) :]), t.restr), place)
+                row = total(((place, 1),), c)
+                value = x.read(r, [*here[:dim], row, *here[dim : len(at)]])
+                return times([[(Product((), ((hot, ONE),)), ONE)], value])
+
+            out += under_sum(region, [p.hi - p.lo], build, [*at, *t.at])
+        return out
+
+    def _hits(
+        self, base: Sum, pieces: Sequence[Piece], rows: Size, v: Aff, region: Region
+    ) -> Sum:
+        """``[index == v]``."""
+        t = self.single(base)
+        out: Sum = []
+        for p in self._inside(base, pieces, rows):
+            if p.a == 1:
+                hot: Sum = [(Product((), ((Equal(t, total(((v, 1),), -p.c)), ONE),)), ONE)]
+                out += times([hot, self.where(base, p)])
+                continue
+            first, last = region.bounds(v)
+            if at_least(p.c, last + 1) or at_least(first, p.c + 1):
+                continue
+            if v != const(p.c):
+                if len(v[1]) != 1 or v[1][0][1] != 1:
+                    raise NotChecked("a write at an index that is no single variable")
+                at = p.c - v[0]
+                raise Split(v[1][0][0], at if at_least(p.c, first + 1) else at + 1)
+            out += self.where(base, p)
+        return out
+
+
+def _whole(x: Any) -> Any:
+    """A constant as an integer."""
+    if isinstance(x, Fraction):
+        if x.denominator != 1:
+            raise NotChecked("an index with a fraction")
+        return x.numerator
+    return x
+
+
+__all__ = ["Coef", "Discrete"]

@@ -44,6 +44,10 @@ class Functions:
     ) -> bool:  # fmt: skip
         """Whether the claimed sum is the function of the operands."""
         args = [spread(s, shape).read(region, at) for s in sources]
+        return self.algebra.equal(self.scalar(a, args, region, claimed), claimed, region)
+
+    def scalar(self, a: alg.Pointwise, args: Sequence[Sum], region: Region, claimed: Sum) -> Sum:
+        """The function of the operands, spelled with the names of the claimed value."""
 
         def match(r: Read, mine: Sequence[Sum]) -> bool:
             d = self.atoms[r.atom]
@@ -53,15 +57,15 @@ class Functions:
             orders = [named, named[::-1]] if a.commutative and len(named) == 2 else [named]
             return any(self._same(mine, o, region) for o in orders)
 
-        return self._expanded(external(a.fn), a.attrs, args, a.linear, claimed, match, region)
+        return self._expanded(external(a.fn), a.attrs, args, a.linear, claimed, match)
 
     def _same(self, mine: Sequence[Sum], named: Sequence[Sum], region: Region) -> bool:
         return all(self.algebra.equal(x, y, region) for x, y in zip(mine, named, strict=True))
 
     def _expanded(
         self, fn: str, attrs: Sequence[object], args: Sequence[Sum], linear: Sequence[int],
-        claimed: Sum, match: Matcher, region: Region,
-    ) -> bool:  # fmt: skip
+        claimed: Sum, match: Matcher,
+    ) -> Sum:  # fmt: skip
         """The function with operands in linear places expanded term by term, each replaced by the
         claimed term that it is."""
         wide = [[([(p, ONE)], c) for p, c in x] if k in linear else [(x, ONE)]
@@ -82,7 +86,7 @@ class Functions:
                 raise NotChecked(f"the claimed value is no {fn} of the operands")
             self._note_linear(name.atom, frozenset(linear))
             found.append((Product((), ((name, ONE),)), c))
-        return self.algebra.equal(found, claimed, region)
+        return found
 
     def _is(self, r: Read, fn: str, attrs: Sequence[object], n: int) -> bool:
         d = self.atoms[r.atom]
@@ -119,7 +123,8 @@ class Functions:
                 args = [s.read(inner, [inside[x] for x in ls]) for s, ls in zip(mine, labels, strict=True)]
                 axes = [(x, sizes[x], inside[x], here.get(x)) for x in whole]
                 match = self._whole(inner, axes)
-                return self._expanded(external(a.fn), a.attrs, args, linear, claimed, match, inner)
+                found = self._expanded(external(a.fn), a.attrs, args, linear, claimed, match)
+                return self.algebra.equal(found, claimed, region)
             except Split as s:
                 if s.var in region.ranges:
                     raise

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from shardproof.certificate.claims import IOTA
 from shardproof.certificate.exact import ONE, Aff, NotChecked, const, minus, replace, total
 from shardproof.certificate.products import AtLeast, Equal, Factor, Product, Read, Sum, affs, moved
 from shardproof.certificate.region import Range, Region, Split
@@ -40,6 +41,8 @@ class Guarding:
         return None
 
     def _alone(self, p: Product, g: AtLeast | Equal, region: Region) -> Sum | None:
+        if g.base.atom == IOTA:
+            return self._of_position(p, g, region)
         known = self.known.get(g.base.atom)
         if isinstance(g, AtLeast):
             if known is not None and at_least(known[0], g.least):
@@ -49,6 +52,18 @@ class Guarding:
         if known is not None and (at_least(known[0] - 1, last) or at_least(first, known[1])):
             return []
         return self._total(p, g)
+
+    @staticmethod
+    def _of_position(p: Product, g: AtLeast | Equal, region: Region) -> Sum | None:
+        """A guard of an index is decided, or confines the index."""
+        at = g.base.at[0]
+        if isinstance(g, AtLeast):
+            return confined(without(p, g), at, g.least, None, region)
+        gap = minus(at, g.position)
+        first, last = region.bounds(gap)
+        if at_least(first, 1) or at_least(-1, last):
+            return []
+        return [(without(p, g), ONE)] if gap == const(0) else None
 
     @staticmethod
     def _total(p: Product, g: Equal) -> Sum | None:

@@ -1,0 +1,137 @@
+"""Maxima and minima: of a tensor over dims, and of the members of a collective.
+
+Overlap does no harm to a maximum, so only the union of the parts counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardproof.certificate.algebra import Algebra
+from shardproof.certificate.claims import Interval, innermost
+from shardproof.certificate.exact import ONE, Aff, NotChecked, const, total, variable
+from shardproof.certificate.products import Product, Read, Sum
+from shardproof.certificate.region import Region, Split, digits, fresh
+from shardproof.certificate.rules import MAX_PARTS, Source
+from shardproof.ir.sizes import Size, at_least, product, smax
+from shardproof.ops import base as alg
+
+
+def over_dims(
+    algebra: Algebra, a: alg.Extremum, s: Source, region: Region, at: Sequence[Aff], claimed: Sum
+) -> bool:
+    """Whether the claimed term is the maximum (minimum) of ``s`` over dims: its definition, with
+    its reduction starting where the claimed interval does, is ``s`` at every index."""
+    name = sole(claimed)
+    if name is None or algebra.atoms[name.atom].fn != a.kind or algebra.atoms[name.atom].attrs:
+        raise NotChecked(f"the claimed value is no {a.kind}")
+    dims = sorted(d % len(s.shape) for d in a.dims)
+    names = [fresh() for _ in dims]
+    spans = {v: (0, s.shape[d]) for v, d in zip(names, dims, strict=True)}
+    if any(s.shape[d] == 0 for d in dims):
+        raise NotChecked("an extremum of nothing")
+    todo = [Region.of({**region.ranges, **spans}, tuple(map(variable, names)))]
+    parts = 0
+    while todo:
+        r = todo.pop()
+        try:
+            if not _is_operand(algebra, name, s, dims, a.keepdim, r, at):
+                return False
+        except Split as cut:
+            if cut.var in region.ranges:
+                raise
+            todo += r.parts(cut)
+            parts += 1
+            if parts > MAX_PARTS:
+                raise NotChecked("an extremum in too many pieces") from None
+    return True
+
+
+def _is_operand(
+    algebra: Algebra, name: Read, s: Source, dims: Sequence[int], keepdim: bool,
+    r: Region, at: Sequence[Aff],
+) -> bool:  # fmt: skip
+    inner = dict(zip(dims, r.index, strict=True))
+    outer = iter(at)
+    index = []
+    for d in range(len(s.shape)):
+        index.append(inner[d] if d in inner else next(outer))
+        if d in inner and keepdim:
+            next(outer)
+    flat = const(0)
+    for d in dims:
+        flat = total(((flat, s.shape[d]), (inner[d], 1)))
+    d = algebra.atoms[name.atom]
+    mine = {label[2]: (lo, hi) for label, lo, hi in name.restr if label[0] == d.fn}
+    spans = [mine.get(q, (d.lo[q], d.hi[q])) for q in d.bound]
+    if len(mine) != len(name.restr) or d.whole or len(d.operands) != 1:
+        raise NotChecked("a part of an extremum of another form")
+    widths = [hi - lo for lo, hi in spans]
+    if product(widths) != product(s.shape[x] for x in dims):
+        raise NotChecked("an extremum over another number of elements")
+    digit = digits(r, flat, widths)
+    values = [*name.at, *(total(((x, 1),), lo) for x, (lo, _) in zip(digit, spans, strict=True))]
+    named = algebra.sum_of(d.operands[0], values)
+    return algebra.equal(s.read(r, index), named, r)
+
+
+def sole(terms: Sum) -> Read | None:
+    """The one term of a sum that is an atom."""
+    if len(terms) == 1 and terms[0][1] == 1 and not terms[0][0].ranges:
+        factors = terms[0][0].factors
+        if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], Read):
+            return factors[0][0]
+    return None
+
+
+def of_members(algebra: Algebra, op: str, sources: Sequence[Source]) -> Source:
+    """The elementwise maximum (minimum) of tensors."""
+    if any(s.shape != sources[0].shape for s in sources):
+        raise NotChecked("an extremum of tensors of different shapes")
+
+    def read(region: Region, at: Sequence[Aff]) -> Sum:
+        found = [s.read(region, at) for s in sources]
+        if all(x == found[0] for x in found):
+            return found[0]
+        names = [sole(x) for x in found]
+        first = names[0]
+        spans: list[tuple[Size, Size]] = []
+        for n in names:
+            if first is None or n is None or (n.atom, n.at) != (first.atom, first.at):
+                raise NotChecked("an extremum of unlike tensors")
+            spans.append(direct(algebra, op, n.atom, n.restr)[1:])
+        assert first is not None
+        label = (op, first.atom, algebra.atoms[first.atom].n_free)
+        return [(Product((), ((shortened(algebra, first, label, _union(spans)), ONE),)), ONE)]
+
+    return Source(sources[0].shape, read)
+
+
+def direct(algebra: Algebra, op: str, atom: int, restr: Sequence[Interval]) -> Interval:
+    """The interval of a part of an extremum, which must be the value itself."""
+    d = algebra.atoms[atom]
+    if d.fn != op or len(d.bound) != 1 or len(restr) > 1:
+        raise NotChecked("an extremum of unlike tensors")
+    q = d.n_free
+    label, lo, hi = restr[0] if restr else ((op, atom, q), d.lo[q], d.hi[q])
+    if label != (op, atom, q):
+        raise NotChecked("an extremum inside another function")
+    return label, lo, hi
+
+
+def _union(spans: list[tuple[Size, Size]]) -> tuple[Size, Size]:
+    lo, hi = spans.pop(0)
+    while spans:
+        k = next((k for k, (a, b) in enumerate(spans) if at_least(hi, a) and at_least(b, lo)), None)
+        if k is None:
+            raise NotChecked("parts of an extremum with a gap")
+        a, b = spans.pop(k)
+        lo, hi = (a if at_least(lo, a) else lo), smax(hi, b)
+    return lo, hi
+
+
+def shortened(algebra: Algebra, r: Read, label: tuple[object, ...], span: tuple[Size, Size]) -> Read:
+    """An extremum over an interval; a complete one is no restriction."""
+    atom, q = innermost(algebra.atoms, r.atom, label)
+    d = algebra.atoms[atom]
+    return Read(r.atom, r.at, () if span == (d.lo[q], d.hi[q]) else ((label, *span),))
