@@ -191,14 +191,23 @@ def _shifted(ctx: HloContext, x: Value, bits: int) -> Value:
     return ctx.emit("floor_divide", x, ctx.full(1 << bits, (), x.dtype))
 
 
-def uninterpreted(ctx: HloContext, xs: Sequence[Value]) -> Value:
-    """An elementwise function of which only the name is known."""
+def uninterpreted(ctx: HloContext, xs: Sequence[Value], more: tuple[str, ...] = ()) -> Value:
+    """An elementwise function of which only the name is known, with ``more`` parameters."""
     want = ctx.array()
     labels = " ".join(f"i{k}" for k in range(len(want.dims)))
     call = f"{', '.join(labels for _ in xs)} -> {labels}"
     return ctx.emit(
-        "signature_call", *xs, target=ctx.instruction.opcode, signature=call, dtype=want.dtype
-    )
+        "signature_call", *xs, target=ctx.instruction.opcode, signature=call, dtype=want.dtype,
+        parameters=(want.dtype, *more),
+    )  # fmt: skip
+
+
+@lowers("bitcast-convert")
+def _bits(ctx: HloContext, xs: Sequence[Held]) -> Held:
+    x = ctx.value(xs[0])
+    if x.shape != ctx.array().dims:
+        raise Unsupported("a bitcast to an element type of another width")
+    return uninterpreted(ctx, [x], (x.dtype,))
 
 
 @lowers("compare")

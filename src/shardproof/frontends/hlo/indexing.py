@@ -59,15 +59,15 @@ def _dynamic_update(ctx: HloContext, xs: Sequence[Held]) -> Held:
     unknown = [d for d, s in enumerate(starts) if s is None]
     base, new = ctx.value(x), ctx.value(part)
     if not unknown:
-        return _put(ctx, base, new, [s for s in starts if s is not None])
+        return put(ctx, base, new, [s for s in starts if s is not None])
     if len(unknown) == 1 and sizes == tuple(
         1 if k == unknown[0] else n for k, n in enumerate(shape)
     ):
-        return _put_row(ctx, base, new, unknown[0], ctx.value(given[unknown[0]]))
+        return put_row(ctx, base, new, unknown[0], ctx.value(given[unknown[0]]))
     raise Unsupported("an update at a position that is not known")
 
 
-def _put(ctx: HloContext, x: Value, new: Value, starts: Sequence[int]) -> Value:
+def put(ctx: HloContext, x: Value, new: Value, starts: Sequence[int]) -> Value:
     """``x`` with the box at ``starts`` replaced, dim after dim from the outside."""
     cut = [d for d, s in enumerate(starts) if new.shape[d] != x.shape[d]]
     if not cut:
@@ -76,13 +76,13 @@ def _put(ctx: HloContext, x: Value, new: Value, starts: Sequence[int]) -> Value:
     b = a + new.shape[d]
     n = x.shape[d]
     inner = [0 if k == d else s for k, s in enumerate(starts)]
-    middle = _put(ctx, ctx.slice(x, d, a, b), new, inner)
+    middle = put(ctx, ctx.slice(x, d, a, b), new, inner)
     before = [ctx.slice(x, d, 0, a)] if a else []
     after = [ctx.slice(x, d, b, n)] if b != n else []
     return ctx.concat([*before, middle, *after], d)
 
 
-def _put_row(ctx: HloContext, x: Value, new: Value, d: int, at: Value) -> Value:
+def put_row(ctx: HloContext, x: Value, new: Value, d: int, at: Value) -> Value:
     """``x`` with the row at a computed position replaced."""
     n = x.shape[d]
     in_range(ctx, n if isinstance(n, int) else 0)

@@ -8,9 +8,9 @@ from math import prod
 import numpy as np
 
 from shardproof.frontends.hlo.context import Held, HloContext, Unsupported
-from shardproof.frontends.hlo.indexing import in_range, shape_of
+from shardproof.frontends.hlo.indexing import in_range, put, put_row, shape_of
 from shardproof.frontends.hlo.known import Known
-from shardproof.frontends.hlo.reduce import reducer
+from shardproof.frontends.hlo.reduce import assigns, reducer
 from shardproof.frontends.hlo.registry import lowers
 from shardproof.ir.graph import Value
 
@@ -113,8 +113,10 @@ def _along(ctx: HloContext, x: Value, ids: Value, d: int, rows: tuple[int, ...])
 def _scatter(ctx: HloContext, xs: Sequence[Held]) -> Held:
     """Rows added at computed positions: the gradient of a lookup."""
     i = ctx.instruction
+    if len(xs) == 3 and assigns(ctx):
+        return _assigned(ctx, xs)
     if len(xs) != 3 or reducer(ctx) != "sum":
-        raise Unsupported("a scatter that does not add")
+        raise Unsupported("a scatter that neither adds nor sets one row")
     shape, mapped = shape_of(xs[0]), i.ints("scatter_dims_to_operand_dims")
     batch, inserted = i.ints("input_batching_dims"), i.ints("inserted_window_dims")
     columns = index_columns(ctx, xs[1], i.ints("index_vector_dim")[0])
@@ -128,6 +130,21 @@ def _scatter(ctx: HloContext, xs: Sequence[Held]) -> Held:
         total = ctx.move(total, 0, mapped[0])
     zero = isinstance(xs[0], Known) and xs[0].number == 0
     return total if zero else ctx.add(ctx.value(xs[0]), total)
+
+
+def _assigned(ctx: HloContext, xs: Sequence[Held]) -> Value:
+    """One row replaced at a computed position."""
+    i, x, shape = ctx.instruction, ctx.value(xs[0]), shape_of(xs[0])
+    mapped, inserted = i.ints("scatter_dims_to_operand_dims"), i.ints("inserted_window_dims")
+    if len(mapped) != 1 or i.ints("input_batching_dims") or prod(shape_of(xs[1])) != 1:
+        raise Unsupported("a scatter that sets several rows")
+    (d,) = mapped
+    new = _updates(ctx, ctx.value(xs[2]), shape, mapped, inserted)
+    row = ctx.reshape(new, [1 if k == d else n for k, n in enumerate(shape)])
+    known = xs[1].number if isinstance(xs[1], Known) else None
+    if known is not None and 0 <= known < shape[d]:
+        return put(ctx, x, row, [int(known) if k == d else 0 for k in range(len(shape))])
+    return put_row(ctx, x, row, d, ctx.reshape(ctx.value(xs[1]), ()))
 
 
 def _updates(

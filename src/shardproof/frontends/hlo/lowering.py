@@ -12,6 +12,7 @@ from shardproof.frontends.hlo import (  # noqa: F401 - the rules
     elementwise,
     indexing,
     lookups,
+    order,
     rearrange,
     reduce,
 )

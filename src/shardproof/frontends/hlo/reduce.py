@@ -25,6 +25,13 @@ def reducer(ctx: HloContext, key: str = "to_apply") -> str | None:
     return None if found is None else kind_of(found)
 
 
+def assigns(ctx: HloContext) -> bool:
+    """Whether the reducer takes the new value and drops the old one."""
+    body = ctx.module.computations.get(ctx.instruction.computation("to_apply"))
+    root = body.root if body is not None else None
+    return root is not None and root.opcode == "parameter" and root.literal == "1"
+
+
 def kind_of(computation: Computation) -> str | None:
     """What a computation does to its two parameters, if it is one of the reductions."""
     names = {i.name: i for i in computation.instructions}
