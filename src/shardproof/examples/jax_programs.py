@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardproof import Spec
+from shardproof.examples.jax_rings import RING, RING_ATTENTION
 from shardproof.examples.jax_support import Program
 
 # ---------------------------------------------------------------- tensor parallel MLP
@@ -236,39 +237,6 @@ MOE = Program(
     ("results of another rank", "experts in another order", "no gate weight"),
 )
 
-# ---------------------------------------------------------------- ring
-
-
-def _product(x: Any, w: Any) -> Any:
-    return x @ w
-
-
-def _ring_body(fault: str, x: Any, w: Any) -> Any:
-    """Rows of x go round the ring while each rank multiplies what it holds."""
-    import jax
-    import jax.numpy as jnp
-
-    size, rows = 4, x.shape[0]
-    me = jax.lax.axis_index("sp")
-    step = -1 if fault == "other direction" else 1
-    out = jnp.zeros((size * rows, w.shape[1]))
-    for k in range(size):
-        owner = (me - k + (1 if fault == "rows one rank off" else 0)) % size
-        out = jax.lax.dynamic_update_slice(out, x @ w, (owner * rows, 0))
-        if k < size - 1 and not (fault == "one step short" and k == size - 2):
-            x = jax.lax.ppermute(x, "sp", [(r, (r + step) % size) for r in range(size)])
-    return out
-
-
-RING = Program(
-    _product,
-    _ring_body,
-    {"sp": 4},
-    {"x": ((8, 6), ("sp", None)), "w": ((6, 12), (None, "sp"))},
-    ((None, "sp"),),
-    ("other direction", "rows one rank off", "one step short"),
-)
-
 # ---------------------------------------------------------------- data parallel gradient
 
 
@@ -360,6 +328,7 @@ PROGRAMS = {
     "fully sharded weights": FSDP,
     "experts with all_to_all": MOE,
     "ring product": RING,
+    "ring attention": RING_ATTENTION,
     "data parallel gradient": DATA_PARALLEL,
     "scanned stack": SCANNED,
 }
@@ -393,6 +362,11 @@ def moe() -> Spec:
 def ring() -> Spec:
     """A product whose rows go round a ring."""
     return RING.spec("ring product")
+
+
+def ring_attention() -> Spec:
+    """Attention whose keys and values go round a ring."""
+    return RING_ATTENTION.spec("ring attention")
 
 
 def data_parallel() -> Spec:

@@ -16,6 +16,8 @@ STORED = [
     ("experts with all_to_all", "", False),
     ("ring product", "", True),
     ("ring product", "rows one rank off", True),
+    ("ring attention", "", False),
+    ("ring attention", "sum not rescaled", False),
     ("data parallel gradient", "", True),
     ("scanned stack", "", True),
     ("scanned stack", "residual in the sum", False),
