@@ -26,7 +26,7 @@ from shardproof.testing.judge import Judgement, Pair, judge, judge_full_size
 from shardproof.testing.mutate import KINDS, Mutant, mutants
 from shardproof.testing.pairs import PAIRS
 
-WIDTHS = (8, 7, 9, 9, 9, 7)
+WIDTHS = (8, 7, 9, 9, 9, 7, 7)
 SYMBOLIC = Path(__file__).parents[1] / "examples" / "symbolic_block.py"
 
 
@@ -95,6 +95,7 @@ def counts(judged: list[Judgement]) -> dict[str, Any]:
         "refuted": len(refuted),
         "named": named,
         "named_share": named / len(refuted) if refuted else None,
+        "pointed": sum(j.pointed for j in refuted),
     }
 
 
@@ -119,16 +120,20 @@ def _order(judged: list[Judgement]) -> list[str]:
 def table(rows: dict[str, dict[str, Any]]) -> Iterator[str]:
     """One line a row."""
     titles = zip(
-        ("mutants", "wrong", "refuted", "unproved", "refines", "named"), WIDTHS, strict=True
+        ("mutants", "wrong", "refuted", "unproved", "refines", "named", "at"), WIDTHS, strict=True
     )
     yield f"{'':38}" + "".join(f"{t:>{w}}" for t, w in titles)
     for name, c in rows.items():
         v = c["wrong_verdicts"]
-        share = "" if c["named_share"] is None else f"{100 * c['named_share']:.0f}%"
+        share, at = (_share(c[key], c["refuted"]) for key in ("named", "pointed"))
         yield (
             f"{name:38}{c['mutants']:8}{c['wrong']:7}{v.get('refuted', 0):9}"
-            f"{v.get('unproved', 0):9}{v.get('refines', 0):9}{share:>7}"
+            f"{v.get('unproved', 0):9}{v.get('refines', 0):9}{share:>7}{at:>7}"
         )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else ""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -48,6 +48,7 @@ def test_places_where_a_name_does_not_count(parts: dict[str, object]) -> None:
 def test_names_are_whole() -> None:
     f = finding(notes=["%a.b#1, %c"], collective="wait d")
     assert names_in(f) == {"a.b#1", "c", "wait", "d"}
+    assert names_in(f, notes=False) == {"wait", "d"}
 
 
 @pytest.mark.parametrize("name", ["grid_block", "grad_accumulation"])

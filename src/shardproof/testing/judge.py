@@ -33,6 +33,7 @@ class Judgement:
         error: the largest relative error of the runs.
         status, codes: the verdict and the codes of its findings.
         named: whether a finding names the mutated node or a value next to it (see :func:`named`).
+        pointed: whether one does so without its notes: at the operator blamed or its operands.
     """
 
     pair: str
@@ -45,6 +46,7 @@ class Judgement:
     status: str
     codes: tuple[str, ...]
     named: bool
+    pointed: bool
     blamed: str = ""
     seconds: float = 0.0
 
@@ -97,6 +99,7 @@ def judgement(pair: str, m: Mutant, truth: Truth, error: float, verdict: Verdict
     return Judgement(
         pair, m.kind, m.description, m.nodes, m.ranks, truth, error, verdict.status,
         tuple(f.code for f in verdict.findings), named(verdict.findings, m.names),
+        any(m.names & names_in(f, notes=False) for f in verdict.findings),
         primary.node if primary is not None else "", sum(verdict.seconds.values()),
     )  # fmt: skip
 
@@ -137,13 +140,13 @@ def named(findings: Iterable[Finding], names: frozenset[str]) -> bool:
     return any(names & names_in(f) for f in findings)
 
 
-def names_in(f: Finding) -> set[str]:
-    """The names of distributed nodes and values that a finding shows."""
+def names_in(f: Finding, *, notes: bool = True) -> set[str]:
+    """The names of distributed nodes and values that a finding shows, with or without notes."""
     found = {re.sub(r" \(rank \d+\)$", "", o.name) for o in f.operands}
     if f.primary is not None:
         found.add(f.primary.node)
     found.update(f.collective.split())
-    for note in f.notes:
+    for note in f.notes if notes else ():
         found.update(re.findall(r"%([\w.#]+)", note))
         # The step of one rank in a protocol finding: "rank 1: all_reduce NAME (...)".
         found.update(re.findall(r"^rank \d+: \w+ ([\w.#]+)", note))
