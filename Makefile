@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
-.PHONY: demo test lint bench test-elastic clean help
+.PHONY: demo demo-live test lint bench test-elastic clean help
 
 help:
 	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
+	@echo "make demo-live     capture a PyTorch transformer, right and wrong (installs PyTorch)"
 	@echo "make test          linters, type checker, import rules and all tests"
 	@echo "make lint          the first three of these"
 	@echo "make bench         check every packaged graph pair, with times and memory"
@@ -16,6 +17,10 @@ help:
 
 demo: $(VENV)/.core
 	@$(BIN)/shardproof demo
+
+demo-live: $(VENV)/.torch
+	@$(BIN)/shardproof check examples/tp_transformer.py:right
+	@$(BIN)/shardproof check examples/tp_transformer.py:wrong_scale; test $$? -eq 1
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -47,6 +52,11 @@ $(VENV)/.made:
 $(VENV)/.core: $(VENV)/.made pyproject.toml
 	@echo "Installing shardproof into .venv; pip downloads numpy, rich, cyclopts, msgspec (about 25 MB)."
 	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.core pyproject.toml
+	@echo "Installing PyTorch for the live capture (CPU build where pip is told so)."
+	@$(PIP) --editable '.[torch]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core pyproject.toml

@@ -22,8 +22,7 @@ from shardproof.spec.expression import (
     Reshaped,
     Source,
 )
-from shardproof.spec.patterns import shown_names
-from shardproof.spec.placement import Parts, Replicate, Shard, by_axis, describe, is_placement
+from shardproof.spec.placement import Parts, Replicate, Shard, is_placement
 
 if TYPE_CHECKING:
     from shardproof.frontends.torch_capture import Captured, Described
@@ -69,9 +68,7 @@ class ParameterRules:
                 rules[name] = self._declared(name, user[key])
             else:
                 rules[name], how = self._proposed(name)
-                text = describe(by_axis(rules[name], self.mesh, name), self.mesh) if is_placement(
-                    rules[name]) else "by rank"  # fmt: skip
-                proposed.setdefault(f"{text} ({how})", []).append(name)
+                proposed.setdefault(how, []).append(name)
                 if self.sources[name] != name and is_placement(rules[name]):
                     rules[name] = Placed(Source(self.sources[name]), rules[name])
         for key in user:
@@ -80,7 +77,9 @@ class ParameterRules:
                     f"{key!r} matches no parameter", "parameters",
                     f"one of: {shorten(', '.join(names))}",
                 )  # fmt: skip
-        self.proposals += [f"{shown_names(users)}: {t}" for t, users in proposed.items()]
+        self.proposals += [
+            f"of these, {len(users)} parameter(s) {how}" for how, users in proposed.items()
+        ]
         return {**rules, **self._states(rules)}
 
     def _declared(self, name: str, rule: Any) -> Any:
@@ -120,7 +119,7 @@ class ParameterRules:
             whole = self.sequential.parameters[source].shape
             if found[0].whole != whole:
                 raise self._misfit(name, source, f"a DTensor of shape {list(found[0].whole or ())}")
-            return rule_of(name, source, found[0], self.mesh), "from its DTensor placements"
+            return rule_of(name, source, found[0], self.mesh), "by DTensor placements"
         return self._by_shape(name, source, found), "proposed by name and shape"
 
     def _source_of(self, name: str) -> str:

@@ -13,11 +13,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 
-from shardproof.errors import InputError
+from shardproof.errors import InputError, shorten
 from shardproof.frontends.fx_lexer import Ref
 from shardproof.frontends.torch_capture.lower import Lowered, lost, lower
 from shardproof.frontends.torch_capture.memory import geometry
 from shardproof.frontends.torch_capture.patches import Watch, patched
+from shardproof.frontends.torch_capture.provenance import last_users_line
 from shardproof.frontends.torch_capture.recorder import Recorder
 from shardproof.frontends.torch_capture.world import CollectiveCount, rank_of_world
 
@@ -96,9 +97,10 @@ def capture(
         counted = CollectiveCount()
         with FakeTensorMode(allow_non_fake_inputs=True), counted, _recording(watch) as rec:
             run = _Run(rec, step)
-            run.build(build, (mesh, rank) if distributed else ())
-            run.declare(examples)
-            run.go()
+            with _users_errors(rank if distributed else None):
+                run.build(build, (mesh, rank) if distributed else ())
+                run.declare(examples)
+                run.go()
     _compare_counts(rec, watch, counted)
     lowered = lower(
         rec.statements,
@@ -123,6 +125,24 @@ def _recording(watch: Watch) -> Iterator[Recorder]:
     rec = Recorder(watch)
     with rec.provenance, rec:
         yield rec
+
+
+@contextmanager
+def _users_errors(rank: int | None) -> Iterator[None]:
+    """What the program raises is said at the user's line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as e:
+        side = "sequential program" if rank is None else f"program of rank {rank}"
+        raise InputError(
+            f"the {side} failed: {type(e).__name__}: {shorten(str(e), 200)}",
+            where=last_users_line(e),
+            expected="a program that runs on example inputs",
+            next_step="correct the program or the examples (inputs=...); --debug shows the "
+            "traceback",
+        ) from e
 
 
 def _compare_counts(rec: Recorder, watch: Watch, counted: CollectiveCount) -> None:
@@ -271,6 +291,8 @@ class _Run:
         if self.step.kind == "forward" and self.step.custom is None:
             return
         for name, p in self.parameters.items():
+            if p.grad is None and p.requires_grad:
+                p.grad = torch.zeros_like(p)  # as every optimizer takes it
             if p.grad is not None:
                 self._output(f"grad.{name}", p.grad, name)
         for name, t in self.examples.items():

@@ -24,6 +24,10 @@ from torch._C._distributed_c10d import FakeWork, ProcessGroup
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from shardproof.errors import InputError
+
+TESTED = "2.13"
+
 _COUNTED = (
     "allreduce allreduce_coalesced broadcast reduce allgather _allgather_base "
     "allgather_into_tensor_coalesced reduce_scatter _reduce_scatter_base "
@@ -78,10 +82,16 @@ def patched() -> Iterator[Watch]:
     patches, watch = _Patches(), Watch()
     hook = sys.excepthook
     try:
-        _communication(patches, watch)
-        _meshes(patches)
-        _dtensor(patches)
-        _modules(patches)
+        try:
+            for install in (_communication, _meshes, _dtensor, _modules):
+                install(patches, watch)
+        except (AttributeError, KeyError) as e:
+            raise InputError(
+                f"PyTorch {torch.__version__} lacks what the capture changes: {e}",
+                where="capture",
+                expected=f"PyTorch {TESTED}, with which the capture is tested",
+                next_step=f"install torch=={TESTED}.*, or check printed graphs",
+            ) from e
         # Compiled regions would run real kernels on fake tensors.
         with torch.compiler.set_stance("force_eager"):
             yield watch
@@ -111,6 +121,30 @@ def _communication(patches: _Patches, watch: Watch) -> None:
         patches.put(owner, "broadcast_object_list", lambda *a, **k: None)
     patches.put(ddp, "_verify_param_shape_across_processes", lambda *a, **k: True)
     patches.put(ddp, "_sync_module_states", lambda *a, **k: None)
+    _data_parallel(patches)
+
+
+def _data_parallel(patches: _Patches) -> None:
+    """DDP's reducer reads a result that the fake group does not have, unless a hook gives it."""
+    wrapper: Any = ddp.DistributedDataParallel
+    forward = wrapper.forward
+
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._comm_hooks:
+            self.register_comm_hook(self.process_group, _mean_over_ranks)
+        return forward(self, *args, **kwargs)
+
+    patches.put(wrapper, "forward", hooked)
+
+
+def _mean_over_ranks(group, bucket):  # type: ignore[no-untyped-def] # DDP reads annotations
+    """What DDP does without a hook: the mean of the gradients over the group."""
+    flat = bucket.buffer()
+    flat.div_(group.size())
+    dist.all_reduce(flat, group=group)
+    done: Any = torch.futures.Future()
+    done.set_result(flat)
+    return done
 
 
 def _counting(method: Any, name: str, watch: Watch) -> Any:
@@ -147,7 +181,7 @@ def _outside(function: Any) -> Any:
     return call
 
 
-def _meshes(patches: _Patches) -> None:
+def _meshes(patches: _Patches, watch: Watch) -> None:
     """A DeviceMesh does real tensor arithmetic on rank numbers."""
     mesh = device_mesh.DeviceMesh
     for name in _MESH_METHODS:
@@ -162,7 +196,7 @@ def _meshes(patches: _Patches) -> None:
         patches.put(owner, "init_device_mesh", outside)
 
 
-def _dtensor(patches: _Patches) -> None:
+def _dtensor(patches: _Patches, watch: Watch) -> None:
     """Sharding propagation runs operators on shadow tensors, which are not the program's."""
     from torch.distributed.tensor import _decompositions, _sharding_prop
 
@@ -186,7 +220,7 @@ def clear_dtensor_caches() -> None:
     torch._C._clear_DTensor_sharding_propagator_cache()
 
 
-def _modules(patches: _Patches) -> None:
+def _modules(patches: _Patches, watch: Watch) -> None:
     apply: Any = torch.nn.Module._apply
 
     def rebuilding(self: torch.nn.Module, fn: Any, recurse: bool = True) -> Any:

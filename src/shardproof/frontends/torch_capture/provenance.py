@@ -10,6 +10,7 @@ import linecache
 import os
 import sys
 import sysconfig
+import traceback
 from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any
@@ -92,10 +93,7 @@ class Provenance:
     def _is_users(self, path: str) -> bool:
         known = self._known.get(path)
         if known is None:
-            inside = os.path.abspath(path)
-            ours = inside.startswith((_TORCH, _HERE, _SPEC))
-            library = inside.startswith(_STDLIB) and "site-packages" not in inside
-            known = self._known[path] = not (ours or library or path.startswith("<frozen"))
+            known = self._known[path] = is_users(path)
         return known
 
     def _of_frame(self, frame: FrameType | None) -> Origin:
@@ -119,6 +117,22 @@ class Provenance:
     def _leave_module(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         if self._modules:
             self._modules.pop()
+
+
+def is_users(path: str) -> bool:
+    """Whether a file is neither torch's, Python's nor the capture's own."""
+    inside = os.path.abspath(path)
+    ours = inside.startswith((_TORCH, _HERE, _SPEC))
+    library = inside.startswith(_STDLIB) and "site-packages" not in inside
+    return not (ours or library or path.startswith("<frozen"))
+
+
+def last_users_line(error: BaseException) -> str:
+    """``file:line in function`` of the innermost user's frame of a traceback."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
+    if not frames:
+        return "capture"
+    return f"{shown_path(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name}"
 
 
 def shown_path(path: str) -> str:

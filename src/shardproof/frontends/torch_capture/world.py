@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -16,9 +15,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from shardproof.errors import InputError
 from shardproof.frontends.torch_capture.patches import clear_dtensor_caches
-
-SUPPORTED = (2, 13)
-"""The version of torch that the capture was tested with."""
 
 
 @contextmanager
@@ -70,9 +66,3 @@ class CollectiveCount(TorchDispatchMode):
         ):  # fmt: skip
             self.calls[func._opname] += 1
         return func(*args, **(kwargs or {}))
-
-
-def version() -> tuple[int, int]:
-    """torch's major and minor version."""
-    major, minor = torch.__version__.split(".")[:2]
-    return int(major), int(minor)

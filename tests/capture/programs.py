@@ -1,0 +1,186 @@
+"""Small programs to capture, sequential and distributed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+from shardproof import Input
+from shardproof import Shard as Cut
+
+
+class Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, group: Any) -> Any:
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        grad = grad.contiguous()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+class Leave(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, group: Any) -> Any:
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad, None
+
+
+class Mlp(nn.Module):
+    """Two linear layers and a squared error, tensor parallel where there is a group."""
+
+    def __init__(self, group: Any = None) -> None:
+        super().__init__()
+        self.group = group
+        ranks = dist.get_world_size(group) if group else 1
+        self.up = nn.Linear(8, 16 // ranks)
+        self.down = nn.Linear(16 // ranks, 8, bias=False)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        if self.group is None:
+            return F.mse_loss(self.down(F.gelu(self.up(x))), y)
+        h = self.down(F.gelu(self.up(Enter.apply(x, self.group))))
+        return F.mse_loss(Leave.apply(h, self.group), y)
+
+
+class Block(nn.Module):
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.q, self.k, self.v = (nn.Linear(hidden, hidden) for _ in range(3))
+        self.o = nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 2 * hidden), nn.Linear(2 * hidden, hidden)
+
+    def forward(self, x: Any) -> Any:
+        y = self.norm1(x)
+        b, t, _ = y.shape
+        q, k, v = (p(y).view(b, t, -1, 4).transpose(1, 2) for p in (self.q, self.k, self.v))
+        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(o.transpose(1, 2).reshape(b, t, -1))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Net(nn.Module):
+    """A language model with one block."""
+
+    def __init__(self, hidden: int = 16) -> None:
+        super().__init__()
+        self.emb = nn.Embedding(32, hidden)
+        self.block = Block(hidden)
+        self.norm = nn.LayerNorm(hidden)
+        self.head = nn.Linear(hidden, 32, bias=False)
+
+    def forward(self, tokens: Any, labels: Any) -> Any:
+        z = self.head(self.norm(self.block(self.emb(tokens))))
+        return -torch.log_softmax(z, -1).gather(-1, labels.unsqueeze(-1)).mean()
+
+
+def dtensor_tp(mesh: Any, rank: int) -> nn.Module:
+    net = Net()
+    plan: dict[str, Any] = {n: ColwiseParallel() for n in ("q", "k", "v", "up")}
+    plan.update({n: RowwiseParallel() for n in ("o", "down")})
+    parallelize_module(net.block, mesh["tp"], plan)
+    outer = {
+        "emb": RowwiseParallel(input_layouts=Replicate()),
+        "head": ColwiseParallel(output_layouts=Replicate()),
+    }
+    return parallelize_module(net, mesh["tp"], outer)
+
+
+def dtensor_sp(mesh: Any, rank: int) -> nn.Module:
+    net, cut = Net(), Shard(1)
+    plan: dict[str, Any] = {n: ColwiseParallel(input_layouts=cut) for n in ("q", "k", "v", "up")}
+    plan.update({n: RowwiseParallel(output_layouts=cut) for n in ("o", "down")})
+    plan.update({n: SequenceParallel() for n in ("norm1", "norm2")})
+    parallelize_module(net.block, mesh["tp"], plan)
+    outer = {
+        "emb": RowwiseParallel(input_layouts=Replicate(), output_layouts=cut),
+        "norm": SequenceParallel(),
+        "head": ColwiseParallel(input_layouts=cut, output_layouts=Replicate()),
+    }
+    return parallelize_module(net, mesh["tp"], outer)
+
+
+def fsdp(mesh: Any, rank: int) -> nn.Module:
+    net = Net()
+    fully_shard(net.block, mesh=mesh["dp"])
+    return fully_shard(net, mesh=mesh["dp"])
+
+
+def fsdp_and_sp(mesh: Any, rank: int) -> nn.Module:
+    net: Any = dtensor_sp(mesh, rank)
+    fully_shard(net.block, mesh=mesh["dp"])
+    return fully_shard(net, mesh=mesh["dp"])
+
+
+def ddp(mesh: Any, rank: int) -> nn.Module:
+    return nn.parallel.DistributedDataParallel(Mlp(), bucket_cap_mb=1)
+
+
+def summing(state, bucket):  # DDP reads the annotations
+    """A comm hook of the user's."""
+    flat = bucket.buffer()
+    dist.all_reduce(flat)
+    done = torch.futures.Future()
+    done.set_result(flat / dist.get_world_size())
+    return done
+
+
+def ddp_hook(mesh: Any, rank: int) -> nn.Module:
+    wrapped = nn.parallel.DistributedDataParallel(Mlp(), bucket_cap_mb=1)
+    wrapped.register_comm_hook(None, summing)
+    return wrapped
+
+
+def pairs(placement: Any = None) -> dict[str, Input]:
+    extra = () if placement is None else (placement,)
+    return {k: Input((4, 8), "f32", *extra) for k in ("x", "y")}
+
+
+def tokens(placement: Any = None) -> dict[str, Input]:
+    extra = () if placement is None else (placement,)
+    return {k: Input((4, 8), "i64", *extra) for k in ("tokens", "labels")}
+
+
+BATCH = {"dp": Cut(0)}
+
+
+def sgd(params: Any) -> Any:
+    return torch.optim.SGD(params, lr=0.1, momentum=0.9)
+
+
+def adamw(params: Any) -> Any:
+    return torch.optim.AdamW(params, lr=0.01)
+
+
+def adamw_foreach(params: Any) -> Any:
+    return torch.optim.AdamW(params, lr=0.01, foreach=True)
+
+
+def clipped(model: Any, optimizer: Any, **inputs: Any) -> Any:
+    """A training step with clipping."""
+    loss = model(**inputs)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    optimizer.step()
+    return loss

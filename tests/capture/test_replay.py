@@ -1,0 +1,101 @@
+"""Captured ranks, replayed in lock-step, compute what the captured sequential program does; and
+where the engine can prove it, it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardproof import Mesh, Spec
+from shardproof.infer.run import infer
+from tests.capture import programs as p
+from tests.capture.oracle import TOLERANCE, replayed
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+LEFT_OUT = {"loss": None}
+CASES: dict[str, dict[str, Any]] = {
+    "tp": {
+        "sequential": p.Mlp,
+        "distributed": lambda mesh, rank: p.Mlp(mesh.get_group("tp")),
+        "mesh": Mesh(tp=4),
+        "inputs": p.pairs(),
+        "step": "train",
+        "optimizer": p.adamw,
+    },
+    "dtensor tp": {
+        "sequential": p.Net,
+        "distributed": p.dtensor_tp,
+        "mesh": Mesh(tp=2),
+        "inputs": p.tokens(),
+        "step": "train",
+        "optimizer": p.sgd,
+    },
+    "dtensor tp and sp": {
+        "sequential": p.Net,
+        "distributed": p.dtensor_sp,
+        "mesh": Mesh(tp=2),
+        "inputs": p.tokens(),
+        "step": "backward",
+    },
+    "fsdp2": {
+        "sequential": p.Net,
+        "distributed": p.fsdp,
+        "mesh": Mesh(dp=2),
+        "inputs": p.tokens(p.BATCH),
+        "step": "train",
+        "optimizer": p.adamw_foreach,
+        "outputs": LEFT_OUT,
+    },
+    "fsdp2, uneven": {
+        "sequential": p.Mlp,
+        "distributed": lambda mesh, rank: p.fully_shard(p.Mlp(), mesh=mesh["dp"]),
+        "mesh": Mesh(dp=3),
+        "inputs": {k: p.Input((6, 8), "f32", p.BATCH) for k in ("x", "y")},
+        "step": "train",
+        "optimizer": p.sgd,
+        "outputs": LEFT_OUT,
+    },
+    "fsdp2, tp and sp": {
+        "sequential": p.Net,
+        "distributed": p.fsdp_and_sp,
+        "mesh": Mesh(dp=2, tp=2),
+        "inputs": p.tokens(p.BATCH),
+        "step": "backward",
+        "outputs": LEFT_OUT,
+    },
+    "ddp": {
+        "sequential": p.Mlp,
+        "distributed": p.ddp,
+        "mesh": Mesh(dp=2),
+        "inputs": p.pairs(p.BATCH),
+        "step": "train",
+        "optimizer": p.sgd,
+        "outputs": LEFT_OUT,
+    },
+    "ddp, hook": {
+        "sequential": p.Mlp,
+        "distributed": p.ddp_hook,
+        "mesh": Mesh(dp=2),
+        "inputs": p.pairs(p.BATCH),
+        "step": "backward",
+        "outputs": LEFT_OUT,
+    },
+    "fsdp2, clipped": {
+        "sequential": p.Mlp,
+        "distributed": lambda mesh, rank: p.fully_shard(p.Mlp(), mesh=mesh["dp"]),
+        "mesh": Mesh(dp=2),
+        "inputs": p.pairs(p.BATCH),
+        "step": p.clipped,
+        "optimizer": p.sgd,
+        "outputs": LEFT_OUT,
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ranks_equal_the_sequential_program(case: str) -> None:
+    spec = Spec(name=case, **CASES[case])
+    assert replayed(spec) < TOLERANCE
+    assert infer(spec.resolve()).holds
