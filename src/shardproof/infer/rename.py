@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from shardproof.infer.blocks import Cell, Lin, Term, Val
@@ -13,7 +12,7 @@ from shardproof.infer.naming import Def, Key
 class Renaming:
     """A map of atoms to atoms; atoms that it lacks stay."""
 
-    def __init__(self, atoms: Mapping[int, int]) -> None:
+    def __init__(self, atoms: dict[int, int]) -> None:
         self.atoms = atoms
         self._terms: dict[Term, Term] = {}
         self._values: dict[int, tuple[Val, Val]] = {}

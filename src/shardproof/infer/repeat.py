@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shardproof.infer.blocks import Val
@@ -33,6 +33,27 @@ if TYPE_CHECKING:
 MIN_PERIOD = 6
 MIN_REPEATS = 3
 OPENED = frozenset(("prod", "sum", "ge", "eq", "power"))
+
+
+@dataclass(slots=True)
+class CopiedLayer:
+    """What the sequential side made for a layer copied from one so many layers before: the
+    renaming of atoms, and the spellings (atom, identity of its definition) that were renamed."""
+
+    atoms: dict[int, int] = field(default_factory=dict)
+    spellings: set[tuple[int, int]] = field(default_factory=set)
+
+    def has(self, atoms: dict[int, int], atom: int, d: Def) -> bool:
+        """Whether the renaming ``atoms`` gives this spelling the name that the sequential side
+        gave it: then it was added to the table when the layer was made."""
+        if (atom, id(d)) not in self.spellings or atoms.get(atom) != self.atoms.get(atom):
+            return False
+        mine = self.atoms
+        for lin in d.operands:
+            for t, _ in lin:
+                if t.restr or atoms.get(t.atom, t.atom) != mine.get(t.atom, t.atom):
+                    return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +151,17 @@ class Replayer:
             return False
         self._make(atoms, before, segment)
         renaming = Renaming(atoms)
-        if not all(self._found_again(renaming, hit) for hit in before.record.hits):
+        layer = None if defining else self.runner.ev.layers.get(distance)
+        if not all(self._found_again(renaming, layer, hit) for hit in before.record.hits):
             return False
         for a, b in zip(before.nodes, segment.nodes, strict=True):
+            self.runner.opened.like[b] = (renaming, a)
             for v, w in zip(a.outputs, b.outputs, strict=True):
                 self.env.later(w, renaming, v)
         if defining:
-            self.runner.ev.layers.setdefault(distance, {}).update(atoms)
+            made = self.runner.ev.layers.setdefault(distance, CopiedLayer())
+            made.atoms.update(atoms)
+            made.spellings.update((a, id(d)) for _, a, d in before.record.spellings)
         self.runner.ev.copied_layers += 1
         self.table.fire(lemmas.REPEATED_LAYER)
         return True
@@ -170,7 +195,8 @@ class Replayer:
 
     def _follow(self, atoms: dict[int, int], record: Recording, distance: int) -> bool:
         """Extend the renaming of the distributed side to the sequential atoms of the layer."""
-        nxt = self.runner.ev.layers.get(distance, {})
+        layer = self.runner.ev.layers.get(distance)
+        nxt = layer.atoms if layer is not None else {}
         for a, b in atoms.items():
             if a != b and nxt.get(a) != b:
                 return False
@@ -206,8 +232,13 @@ class Replayer:
                 renaming.key(key), atoms.get(atom, atom), renaming.definition(d)
             )
 
-    def _found_again(self, renaming: Renaming, hit: tuple[Any, int, Def]) -> bool:
+    def _found_again(
+        self, renaming: Renaming, layer: CopiedLayer | None, hit: tuple[Any, int, Def]
+    ) -> bool:
+        """Whether an instance that was found is in the table under its new name."""
         key, atom, d = hit
+        if layer is not None and layer.has(renaming.atoms, atom, d):
+            return True
         return self.table.has_spelling(
             renaming.key(key), renaming.atoms.get(atom, atom), renaming.definition(d)
         )
@@ -231,18 +262,15 @@ class Segment:
         self.outside = list(dict.fromkeys(v for n in nodes for v in n.inputs if v not in inside))
 
     def same_shape(self, other: Segment) -> bool:
-        """Whether two runs are equal but for the values they read from outside."""
+        """Whether two runs of equal signatures (operators, attributes, types) are also wired
+        alike, so that they are equal but for the values they read from outside."""
         if len(self.outside) != len(other.outside):
             return False
         pair: dict[Value, Value] = dict(zip(self.outside, other.outside, strict=True))
         for a, b in zip(self.nodes, other.nodes, strict=True):
-            if a.op != b.op or a.attrs != b.attrs or len(a.inputs) != len(b.inputs):
-                return False
-            if any(pair.get(v) is not w for v, w in zip(a.inputs, b.inputs, strict=True)):
+            if len(a.inputs) != len(b.inputs) or [pair.get(v) for v in a.inputs] != list(b.inputs):
                 return False
             for v, w in zip(a.outputs, b.outputs, strict=True):
-                if v.type != w.type:
-                    return False
                 pair[v] = w
         return True
 
@@ -271,7 +299,7 @@ def _match_value(a: Val, b: Val, moved: dict[int, int]) -> bool:
 
 
 def find_repeats(nodes: list[Node]) -> Repeats | None:
-    """The longest repetition of a run of nodes, by operators, attributes and result shapes."""
+    """The longest repetition of a run of nodes, by operators, attributes and result types."""
     number: dict[Any, int] = {}
     sigs = [number.setdefault(_signature(n), len(number)) for n in nodes]
     where: dict[int, list[int]] = defaultdict(list)
@@ -308,4 +336,9 @@ def _longest_run(sigs: list[int], period: int) -> Repeats | None:
 
 
 def _signature(n: Node) -> Any:
-    return n.op, tuple(n.attrs.items()), tuple(v.type.shape for v in n.outputs)
+    return (
+        n.op,
+        tuple(n.attrs.items()),
+        tuple([v.type for v in n.outputs]),
+        tuple([v.type.dtype for v in n.inputs]),
+    )

@@ -19,6 +19,7 @@ from shardproof.infer.evaluate import Evaluator
 from shardproof.infer.judge import Judge, Judged
 from shardproof.infer.meanings import Meanings
 from shardproof.infer.prepare import class_problem, fold_problem
+from shardproof.infer.rename import Renaming
 from shardproof.infer.repeat import Replayer
 from shardproof.infer.spmd import NotUniform
 from shardproof.infer.terms import constant
@@ -30,6 +31,15 @@ from shardproof.ops import base as alg
 from shardproof.spec.problem import Problem
 
 Env = Meanings
+
+
+@dataclass(slots=True)
+class Opened:
+    """What fused operators were evaluated by: for each inner node the values of its results and
+    of what it was opened to itself. ``like`` are nodes that took over the values of another."""
+
+    inner: dict[Node, list[Any]] = field(default_factory=dict)
+    like: dict[Node, tuple[Renaming | None, Node]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -46,6 +56,7 @@ class Inference:
     symbolic_ranks: bool
     schedule: Schedule | None = None
     unknown: dict[str, int] = field(default_factory=dict)
+    opened: Opened = field(default_factory=Opened)
 
     @property
     def holds(self) -> bool:
@@ -71,6 +82,9 @@ class Runner:
         self.unknown: dict[str, int] = {}
         self.progress = progress or (lambda text: None)
         self._memo: dict[Any, list[Val]] = {}
+        self._first: dict[Any, Node] = {}
+        self.opened = Opened()
+        self._views: dict[Any, tuple[int, list[Val]]] = {}
 
     def run(self) -> Inference:
         """Evaluate everything and judge every obligation."""
@@ -97,6 +111,7 @@ class Runner:
             program.spmd,
             schedule,
             self.unknown,
+            self.opened,
         )
 
     # ---- one graph
@@ -144,9 +159,21 @@ class Runner:
     def view_graph(self, graph: Graph, env: Env) -> list[Val | None]:
         """Evaluate a relation graph; rearrangements make no new names."""
         for node in graph.nodes:
-            for out, val in zip(node.outputs, self.node(node, env), strict=True):
+            for out, val in zip(node.outputs, self._view(node, env), strict=True):
                 env[out] = val
         return [env[v] if v is not None else None for v in graph.outputs]
+
+    def _view(self, node: Node, env: Env) -> list[Val]:
+        """A rearrangement of a plain tensor is that of another one of its shape, renamed; a
+        network has many parameters of few shapes."""
+        atom = _plain_atom([env[v] for v in node.inputs])
+        if atom is None:
+            return self.node(node, env)
+        key = (_key(node), env[node.inputs[0]].dims)
+        if key not in self._views:
+            self._views[key] = (atom, self.node(node, env))
+        like, vals = self._views[key]
+        return vals if like == atom else [Renaming({like: atom}).value(v) for v in vals]
 
     def node(self, node: Node, env: Env) -> list[Val]:
         """Evaluate one operator that is not a collective."""
@@ -182,8 +209,11 @@ class Runner:
         outs = op.define(b, ins, node.attrs)
         self.ev.table.fire(lemmas.OPENED)
         env = Env(zip(ins, vals, strict=True))
+        record = self.opened.inner[node] = []
         for inner in b.graph.nodes:
-            for v, val in zip(inner.outputs, self.node(inner, env), strict=True):
+            vals = self.node(inner, env)
+            record.append((vals, self.opened.inner.pop(inner, None)))
+            for v, val in zip(inner.outputs, vals, strict=True):
                 env[v] = val
         return [env[v] for v in outs]
 
@@ -245,6 +275,9 @@ class Runner:
             found = self.node(node, env)
             if not self._unlike_itself(node, found):
                 self._memo[key] = found
+                self._first[key] = node
+        else:
+            self.opened.like[node] = (None, self._first[key])
         return found
 
     def _unlike_itself(self, node: Node, found: list[Val]) -> bool:
@@ -278,6 +311,18 @@ class Runner:
             self._memo[key] = result
         for (r, n), val in zip(members, result, strict=True):
             env[r][n.outputs[0]] = val
+
+
+def _plain_atom(vals: Sequence[Val]) -> int | None:
+    """The atom of a single operand that is an atom and nothing else."""
+    if len(vals) != 1 or len(vals[0].cells) != 1 or vals[0].index is not None:
+        return None
+    lin = vals[0].cells[0].lin
+    if len(lin) != 1 or lin[0][1] != 1:
+        return None
+    t = lin[0][0]
+    plain = blocks.atom_val(t.atom, vals[0].shape)
+    return t.atom if plain.key() == vals[0].key() else None
 
 
 def _key(node: Node) -> Any:

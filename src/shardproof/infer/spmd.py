@@ -8,10 +8,11 @@ collective's group is a set of mesh axes. Programs whose ranks differ otherwise 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from shardproof.ir.graph import Graph, Mesh, Node, Program, Value
+from shardproof.ir.graph import AttrValue, Graph, Mesh, Node, Program, TensorType, Value
 from shardproof.ir.sizes import Size, Undecided
 from shardproof.ops.base import ShapeError, infer_types, lookup
 
@@ -88,8 +89,10 @@ class Fold:
             NotUniform: some node, type or wiring differs between ranks.
         """
         first = graphs[0]
+        layout = _layout(first)
         differ: set[int] = set()
-        twins = [_twins(first, g, differ) for g in graphs[1:]]
+        for other in graphs[1:]:
+            differ |= _difference(layout, _layout(other))
         made: dict[Value, Value] = {v: Value(v.name, v.type) for v in first.values()}
         out = Graph(first.name, [made[v] for v in first.inputs])
         for k, n in enumerate(first.nodes):
@@ -98,14 +101,9 @@ class Fold:
                 attrs = self._attrs([g.nodes[k] for g in graphs])
             if k in differ:
                 _accepts(n, attrs)
-            ins, outs = tuple(made[v] for v in n.inputs), tuple(made[v] for v in n.outputs)
+            ins, outs = tuple([made[v] for v in n.inputs]), tuple([made[v] for v in n.outputs])
             out.nodes.append(Node(n.op, ins, attrs, outs, n.origin, n.source))
-        for k, v in enumerate(first.outputs):
-            others = [g.outputs[k] if k < len(g.outputs) else None for g in graphs[1:]]
-            out.outputs.append(made[v] if v is not None else None)
-            for twin, w in zip(twins, others, strict=True):
-                if (twin.get(w) if w is not None else None) is not v:
-                    raise NotUniform("the ranks return different values")
+        out.outputs = [made[v] if v is not None else None for v in first.outputs]
         out.output_names = list(first.output_names)
         return out
 
@@ -234,40 +232,54 @@ class Fold:
         raise NotUniform(f"{what} differs between ranks")
 
 
-def _twins(first: Graph, other: Graph, differ: set[int]) -> dict[Value, Value]:
-    """Each value of ``other`` with the value of ``first`` in its place; positions of nodes whose
-    attributes differ are added to ``differ``.
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A graph as flat lists, so that two are compared at the speed of lists: operators, result
+    types, wiring as numbers of values, attributes."""
+
+    names: list[str]
+    ops: list[str]
+    types: list[TensorType]
+    arity: list[tuple[int, int]]
+    wiring: list[int]
+    returned: list[int]
+    output_names: list[str]
+    attrs: list[dict[str, AttrValue]]
+
+
+def _layout(g: Graph) -> _Layout:
+    number = {v: k for k, v in enumerate(g.values())}
+    return _Layout(
+        [v.name for v in g.inputs],
+        [n.op for n in g.nodes],
+        [v.type for v in number],
+        [(len(n.inputs), len(n.outputs)) for n in g.nodes],
+        [number[v] for n in g.nodes for v in n.inputs],
+        [-1 if v is None else number[v] for v in g.outputs],
+        g.output_names,
+        [n.attrs for n in g.nodes],
+    )
+
+
+def _difference(a: _Layout, b: _Layout) -> set[int]:
+    """Positions of nodes whose attributes differ.
 
     Raises:
         NotUniform: the graphs differ in more than attributes.
     """
-    if len(first.nodes) != len(other.nodes):
-        raise NotUniform("the ranks have different numbers of operators")
-    if [v.name for v in first.inputs] != [v.name for v in other.inputs]:
+    if a.names != b.names:
         raise NotUniform("the ranks have different inputs")
-    if first.output_names != other.output_names:
-        raise NotUniform("the ranks have different outputs")
-    twin: dict[Value, Value] = {}
-    for v, w in zip(first.inputs, other.inputs, strict=True):
-        _pair(v, w, twin)
-    _twin_nodes(first, other, twin, differ)
-    return twin
-
-
-def _twin_nodes(first: Graph, other: Graph, twin: dict[Value, Value], differ: set[int]) -> None:
-    for k, m in enumerate(first.nodes):
-        n = other.nodes[k]
-        if m.op != n.op or len(m.inputs) != len(n.inputs) or len(m.outputs) != len(n.outputs):
-            raise NotUniform(f"{m.source or m.op} is another operator on another rank")
-        if m.inputs != tuple([twin[w] for w in n.inputs]):
-            raise NotUniform(f"{m.source or m.op} reads other operands on another rank")
-        for j, v in enumerate(m.outputs):
-            w = n.outputs[j]
-            if v.type is not w.type and v.type != w.type:
-                raise NotUniform(f"{v.name} has another type on another rank")
-            twin[w] = v
-        if m.attrs != n.attrs:
-            differ.add(k)
+    if a.ops != b.ops or a.arity != b.arity:
+        raise NotUniform("the ranks have different operators")
+    if a.types != b.types:
+        raise NotUniform("the ranks have values of different types")
+    if a.wiring != b.wiring:
+        raise NotUniform("the ranks' operators read different operands")
+    if a.returned != b.returned or a.output_names != b.output_names:
+        raise NotUniform("the ranks return different values")
+    if a.attrs == b.attrs:
+        return set()
+    return {k for k, (x, y) in enumerate(zip(a.attrs, b.attrs, strict=True)) if x != y}
 
 
 def _accepts(node: Node, attrs: dict[str, Any]) -> None:
@@ -280,9 +292,3 @@ def _accepts(node: Node, attrs: dict[str, Any]) -> None:
         raise NotUniform(f"{node.source or node.op}: {e}") from None
     if types != tuple(v.type for v in node.outputs):
         raise NotUniform(f"{node.source or node.op} has a type that depends on the rank")
-
-
-def _pair(v: Value, w: Value, twin: dict[Value, Value]) -> None:
-    if v.type is not w.type and v.type != w.type:
-        raise NotUniform(f"{v.name} has another type on another rank")
-    twin[w] = v
