@@ -50,12 +50,14 @@ def fault(stage: str, kind: str = "kill", **values: Any) -> dict[str, Any]:
 
 def kill_once(workdir: Path, mode: str, stage: str, policy: str, victim: int = 1) -> Run:
     """One worker killed at ``stage``; a replacement joins; the run must be exact."""
-    # Only the first worker of a barrier writes checkpoints.
-    victim = 0 if stage == "in-checkpoint" else victim
-    run = Run(config(workdir, mode, policy=policy), faults={victim: [fault(stage)]})
+    # The worker that joined first writes the checkpoints, and which process that is is a race.
+    victims = range(3) if stage == "in-checkpoint" else [victim]
+    run = Run(
+        config(workdir, mode, policy=policy), faults={number: [fault(stage)] for number in victims}
+    )
     run.go()
     run.check()
-    assert run.kills == 1, f"nothing was killed at {stage}"
+    assert 1 <= run.kills <= len(victims), f"wrong number of kills at {stage}: {run.kills}"
     assert any(r["kind"] == "leave" and r["cause"] != "finished" for r in run.records())
     return run
 
@@ -162,10 +164,12 @@ def test_hung_worker_is_removed_and_may_come_back(tmp_path: Path, mode: str) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", WORKER_STAGES_LOCAL)
 def test_hung_worker_at_every_stage(tmp_path: Path, stage: str) -> None:
-    victim = 0 if stage == "in-checkpoint" else 1
-    run = Run(config(tmp_path, "local"), faults={victim: [fault(stage, "stop")]})
+    # Whether this process is the one that writes checkpoints is a race.
+    run = Run(config(tmp_path, "local"), faults={1: [fault(stage, "stop")]})
     run.go()
     run.check()
+    if stage != "in-checkpoint":
+        assert any(r.get("cause") == "hung" for r in run.records())
 
 
 def test_slow_worker_stays(tmp_path: Path) -> None:
