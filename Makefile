@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
-.PHONY: demo demo-live test lint bench test-elastic clean help
+.PHONY: demo demo-live test test-slow lint bench test-elastic clean help
 
 help:
 	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
 	@echo "make demo-live     capture a PyTorch transformer, right and wrong (installs PyTorch)"
 	@echo "make test          linters, type checker, import rules and all tests"
+	@echo "make test-slow     the long tests that make test leaves out"
 	@echo "make lint          the first three of these"
 	@echo "make bench         check every packaged graph pair, with times and memory"
 	@echo "make test-elastic  the tests of the elastic trainer alone"
@@ -31,11 +32,14 @@ lint: $(VENV)/.dev
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
+test-slow: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow --timeout 1800
+
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/graphs.py
 
 test-elastic: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/elastic
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "slow or not slow" --timeout 1800 tests/elastic
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
