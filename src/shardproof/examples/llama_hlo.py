@@ -40,13 +40,10 @@ def transfer(ctx: HloContext, x: Value) -> Value:
 
 def placements(layers: int) -> dict[str, Placement]:
     """How the inputs lie on the ranks, for any number of layers."""
-    first = 6 + 2 * layers
     caches: list[Placement] = [Shard(2)] * (2 * layers)
     parameters = [*caches, *LAYER * layers, Replicate(), Shard(1)]  # final norm, logits
     named = {f"p{k}": p for k, p in enumerate(parameters, 6)}
-    assert f"p{first}" in named
-    # Hidden states, cache position, start ids, index of the last token.
-    return {**named, "p*": Replicate()}
+    return {**named, "p*": Replicate()}  # hidden states, positions, start ids, last token
 
 
 def llama(ranks: int, layers: int) -> Spec:

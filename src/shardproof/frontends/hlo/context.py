@@ -15,7 +15,7 @@ from shardproof.frontends.aten.context import Record, Unsupported
 from shardproof.frontends.aten.helpers import Helpers
 from shardproof.frontends.hlo.known import Known, Number, filled
 from shardproof.frontends.hlo.module import Instruction, Module
-from shardproof.frontends.hlo.shapes import Array, HloSyntaxError, Shape
+from shardproof.frontends.hlo.shapes import Array, HloSyntaxError
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import AttrValue, Graph, Value, is_bool, is_float
 from shardproof.ops.base import Scalar, infer_types
@@ -70,7 +70,7 @@ class HloContext(Helpers):
         self.known: dict[Value, Scalar] = {}
         self.aranges: dict[Value, int] = {}
         self.instruction: Instruction = module.entry.instructions[0]
-        self.operands: tuple[Shape, ...] = ()
+        self.sources: tuple[Instruction, ...] = ()
         self.constants: dict[str, Value] = {}
         # Index tensors that were joined from columns, for lookups by several indices.
         self.columns: dict[Value, list[Held]] = {}
@@ -79,11 +79,11 @@ class HloContext(Helpers):
 
     # -- nodes
 
-    def begin(self, instruction: Instruction, operands: tuple[Shape, ...], path: str) -> None:
-        """Make ``instruction`` the one that new nodes are made from; ``operands`` are the
-        printed types of its operands."""
+    def begin(self, instruction: Instruction, sources: tuple[Instruction, ...], path: str) -> None:
+        """Make ``instruction`` the one that new nodes are made from; ``sources`` are the
+        instructions of its operands."""
         self.instruction = instruction
-        self.operands = operands
+        self.sources = sources
         self.builder.source = path + instruction.name
         self.builder.origin = instruction.origin
 

@@ -15,6 +15,7 @@ from shardproof.frontends.hlo import (  # noqa: F401 - the rules
     order,
     rearrange,
     reduce,
+    regions,
 )
 from shardproof.frontends.hlo.context import Absent, Facts, Held, HloContext, Unsupported
 from shardproof.frontends.hlo.known import Known
@@ -33,8 +34,10 @@ _CONTROL = frozenset(("parameter", "tuple", "get-tuple-element", "call", "fusion
                       "conditional", "custom-call", "async-start", "async-done", "async-update",
                       "after-all"))  # fmt: skip
 _BORDERS: dict[str, Rule] = {
-    "xla.sdy.GlobalToLocalShape": communicate.global_to_local,
-    "xla.sdy.LocalToGlobalShape": communicate.local_to_global,
+    "xla.sdy.GlobalToLocalShape": regions.global_to_local,
+    "xla.sdy.LocalToGlobalShape": regions.local_to_global,
+    "SPMDFullToShardShape": regions.full_to_shard,
+    "SPMDShardToFullShape": regions.shard_to_full,
     "Sharding": lambda ctx, xs: xs[0],
     "xla.sdy.FuncResultSharding": lambda ctx, xs: xs[0],
 }
@@ -97,7 +100,7 @@ class Lowering:
 
     def _body_of(self, c: Computation, arguments: Sequence[Held], path: str) -> Held:
         env: dict[str, Held] = {}
-        shapes: dict[str, Shape] = {}
+        made: dict[str, Instruction] = {}
         for i in c.instructions:
             self.steps += 1
             if self.steps > MAX_STEPS:
@@ -105,12 +108,12 @@ class Lowering:
             missing = next((x for x in i.operands if x not in env), None)
             if missing is not None:
                 raise self._error(i, f"{shorten(missing, 60)!r} is not defined before it is used")
-            self.ctx.begin(i, tuple([shapes[x] for x in i.operands]), path)
+            self.ctx.begin(i, tuple([made[x] for x in i.operands]), path)
             if i.opcode == "parameter":
                 env[i.name] = self._parameter(i, arguments)
             else:
                 env[i.name] = self._instruction(i, [env[x] for x in i.operands], path)
-            shapes[i.name] = i.shape
+            made[i.name] = i
         assert c.root is not None
         return env[c.root.name]
 
@@ -144,10 +147,10 @@ class Lowering:
         """The result with the type that the instruction prints."""
         if isinstance(result, Value) and not i.opcode.endswith("-start"):
             return self.ctx.checked(result)
-        if isinstance(result, Known):
-            want = i.shape
-            if isinstance(want, Array) and want.dims != result.shape:
-                raise self._error(i, f"{i.opcode} gives {result.shape}, the module prints {want}")
+        for x, want in _paired(result, i.shape):
+            shape = x.shape if isinstance(x, Value | Known) else None
+            if isinstance(want, Array) and shape is not None and shape != want.dims:
+                raise self._error(i, f"{i.opcode} gives {shape}, the module prints {want}")
         return result
 
     # ---------------------------------------------------------------- control
@@ -226,7 +229,7 @@ class Lowering:
             return self._kernel(i, target, kernel, xs)
         border = _BORDERS.get(target)
         if border is not None:
-            return border(self.ctx, xs)
+            return self._fits(i, border(self.ctx, xs))
         if target == "TopK" and isinstance(i.shape, tuple) and isinstance(i.shape[0], Array):
             x = self.ctx.value(xs[0])
             k = i.shape[0].dims[-1]
@@ -290,6 +293,13 @@ class Lowering:
             f"loops of at most {MAX_TRIPS} steps and {MAX_STEPS} instructions in all",
             "capture the program with fewer layers, or with a smaller scan",
         )
+
+
+def _paired(x: Held, shape: Shape) -> list[tuple[Held, Shape]]:
+    """Parts of a result with their printed types, where both are of one structure."""
+    if isinstance(x, tuple) and isinstance(shape, tuple) and len(x) == len(shape):
+        return [pair for y, s in zip(x, shape, strict=True) for pair in _paired(y, s)]
+    return [(x, shape)]
 
 
 def _arrays(xs: Sequence[Held]) -> list[Held]:

@@ -100,7 +100,7 @@ def _reshaped(ctx: HloContext, x: Held, shape: tuple[int, ...]) -> Held:
 def _bitcast(ctx: HloContext, xs: Sequence[Held]) -> Held:
     """The same memory under another shape: rows in memory order, reshaped."""
     want, x = ctx.array(), xs[0]
-    have = ctx.operands[0]
+    have = ctx.sources[0].shape
     if not isinstance(have, Array) or have.dtype != want.dtype:
         raise Unsupported("a bitcast to another element type")
     x = transpose(ctx, x, tuple(reversed(have.layout)))

@@ -96,6 +96,32 @@ def _along_axes(axes: str, devices: str | None, chosen: str) -> Ids:
     return ids.reshape(shape).transpose(*rest, *grouped).reshape(-1, width)
 
 
+def tiles(text: str, rank: int, devices: int) -> Ids:
+    """The devices that hold each tile of a tensor with ``rank`` dims, from the text of a
+    sharding: ``{devices=[2,1,4]<=[8] last_tile_dim_replicate}``, ``{replicated}``. One more axis
+    counts the devices that hold the same tile.
+
+    Raises:
+        ValueError: another form.
+    """
+    if "replicated" in text:
+        return np.arange(devices).reshape([1] * rank + [devices])
+    m = re.search(r"devices=(\[[\d,]+\])(<=\[[\d,]+\](?:T\([\d,]+\))?|[\d,]+)", text)
+    if m is None or "last_tile_dims" in text:
+        raise ValueError("another form")
+    shape = _ints(m[1][1:-1])
+    if m[2].startswith("<="):
+        source, _, perm = m[2][2:].partition("T")
+        ids = _arranged(_ints(source.strip("[]")), _ints(perm.strip("()")))
+    else:
+        ids = np.array(_ints(m[2]))
+    same = () if "last_tile_dim_replicate" in text else (1,)
+    ids = ids.reshape((*shape, *same))
+    if ids.ndim != rank + 1:
+        raise ValueError("another number of dims")
+    return ids
+
+
 def _ints(text: str) -> tuple[int, ...]:
     return tuple(int(x) for x in text.split(",") if x.strip())
 
