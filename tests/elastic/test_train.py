@@ -28,6 +28,7 @@ from shardproof.elastic.train.config import Faults, Pace, TrainConfig  # noqa: E
 from shardproof.elastic.train.launch import ServerProcess  # noqa: E402
 from shardproof.elastic.train.ledger import effective, read_ledger, tickets_in  # noqa: E402
 from shardproof.elastic.train.optim import AdamW, Average, OuterSgd  # noqa: E402
+from shardproof.elastic.train.superstep import flatten  # noqa: E402
 
 BARRIERS = sorted(name for name in POLICIES if make_policy(name).barriers)
 
@@ -229,3 +230,18 @@ def test_bad_arguments(tmp_path: Path, change: dict[str, Any], message: str) -> 
     }
     with pytest.raises(InvalidInput, match=message):
         train(arguments.pop("model"), arguments.pop("data"), **arguments)
+
+
+@pytest.mark.parametrize("mode", ["local", "immediate"])
+def test_snapshots_start_at_the_beginning(tmp_path: Path, mode: str) -> None:
+    """Both modes start the clock of the history at the untrained weights."""
+    run = check_run(tmp_path, mode, "bsp", snapshot_every=6)
+    job = small_problem(run.config, run.inner, Average(), Pace())
+    if mode == "immediate":
+        kept = torch.load(tmp_path / "server.pt", weights_only=True)["snapshots"]
+    else:
+        files = sorted((tmp_path / "snapshots").glob("*.pt"))
+        kept = [torch.load(file, weights_only=True) for file in files]
+    assert [committed for _, committed, _ in kept][:3] == [0, 6, 12]
+    torch.testing.assert_close(kept[0][2], flatten(job.params))
+    assert not torch.equal(kept[1][2], kept[0][2])

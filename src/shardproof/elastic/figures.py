@@ -49,7 +49,10 @@ def policy_panels(
         axis.set_ylabel(label)
         if x == "workers":
             axis.set_xscale("log", base=2)
-    axes.flat[0].legend(fontsize="small")
+        if key == "iterations_per_second":
+            axis.set_yscale("log")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", fontsize="small")
     if title:
         figure.suptitle(title)
     figure.savefig(path)
@@ -64,9 +67,10 @@ def accuracy_curves(
     curves: policy -> per seed the history of ``TrainResult`` (seconds, iterations, accuracy).
     """
     plt = _pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), constrained_layout=True, sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(13, 5), constrained_layout=True, sharey=True)
     for number, (policy, seeds) in enumerate(curves.items()):
-        for index, history in enumerate(seeds):
+        for index, whole in enumerate(seeds):
+            history = [point for point in whole if point[0] > 0 and point[1] > 0]
             for axis, column in zip(axes, (0, 1), strict=True):
                 axis.plot(
                     [point[column] for point in history],
@@ -79,8 +83,10 @@ def accuracy_curves(
                 )
     for axis, label in zip(axes, ("seconds", "iterations of all workers"), strict=True):
         axis.set_xlabel(label)
+        axis.set_xscale("log")  # the slowest variant would squeeze all others together
     axes[0].set_ylabel("test accuracy")
-    axes[1].legend(fontsize="small", loc="lower right")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", fontsize="small")
     if title:
         figure.suptitle(title)
     figure.savefig(path)

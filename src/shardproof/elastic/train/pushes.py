@@ -45,7 +45,6 @@ class ParameterServer(Coordinator):
         self.snapshots: list[Snapshot] = []
         self._points = points
         self._uploading = False
-        self._generation = 0
         self._allowed: dict[int, int] = {}
 
     # -- weights -------------------------------------------------------------------------------
@@ -156,6 +155,9 @@ class ParameterServer(Coordinator):
             member.current, member.arrived = True, False
             self._allow(member.worker)
         self._barrier_at = time.time()
+        if not self.started and self.config.snapshot_every and self.params is not None:
+            # The clock of a run starts here, as in local mode at the first barrier.
+            self.snapshots.append((time.time(), len(self.tickets.committed), self.params))
         self.begin_superstep()
         self.ledger.write("barrier", version=self.version, superstep=self.superstep)
 
