@@ -22,16 +22,29 @@ from shardproof.certificate.exact import (
     coef_times,
     const,
     is_zero,
+    over,
     quotient,
     replace,
     total,
     variable,
 )
 from shardproof.certificate.guards import Guarding
-from shardproof.certificate.products import AtLeast, Base, Equal, Product, Read, Sum, affs, moved
+from shardproof.certificate.products import (
+    AtLeast,
+    Base,
+    Equal,
+    Exp,
+    Factor,
+    Product,
+    Read,
+    Sum,
+    affs,
+    moved,
+    term_of,
+)
 from shardproof.certificate.region import Range, Region, fresh
 from shardproof.ir.sizes import Size, Undecided, at_least, div_mod
-from shardproof.ops.base import EXP
+from shardproof.ops.base import EXP, LOG
 
 MAX_TERMS = 4000
 MAX_GRID = 20000
@@ -49,6 +62,10 @@ class Algebra:
         self.linear: dict[int, frozenset[int]] = {}
         self.assumed: dict[str, None] = {}
         self.guarding = Guarding(self.known)
+
+    def assume(self, text: str) -> None:
+        """Note a fact that the proof rests on."""
+        self.assumed[text] = None
 
     # ---- terms as sums
 
@@ -83,6 +100,8 @@ class Algebra:
 
     def opens(self, b: Base, e: Fraction) -> bool:
         """Whether a factor may be replaced by its definition."""
+        if isinstance(b, Exp):
+            return self._sum_in_exp(b) is not None
         if not isinstance(b, Read):
             return False
         fn = self.atoms[b.atom].fn
@@ -93,8 +112,12 @@ class Algebra:
     def opened(self, p: Product, k: int) -> Sum:
         """The product with its ``k``-th factor replaced by its definition."""
         b, e = p.factors[k]
-        assert isinstance(b, Read)
         rest = (*p.factors[:k], *p.factors[k + 1 :])
+        if isinstance(b, Exp):
+            inner = self._sum_in_exp(b)
+            assert inner is not None
+            return [(Product(p.ranges, (*rest, *((f, x * e) for f, x in inner))), ONE)]
+        assert isinstance(b, Read)
         d = self.atoms[b.atom]
         if d.fn == "lin":
             return [
@@ -161,8 +184,7 @@ class Algebra:
             if len(terms) > MAX_TERMS:
                 raise NotChecked("a comparison with too many terms")
             latest = max(
-                (b.atom for p, _ in terms for b, e in p.factors
-                 if isinstance(b, Read) and self.opens(b, e)),
+                (term_of(b).atom for p, _ in terms for b, e in p.factors if self.opens(b, e)),
                 default=None,
             )  # fmt: skip
             if latest is None:
@@ -179,7 +201,7 @@ class Algebra:
                 (
                     k
                     for k, (b, e) in enumerate(p.factors)
-                    if isinstance(b, Read) and b.atom == atom and self.opens(b, e)
+                    if term_of(b).atom == atom and self.opens(b, e)
                 ),
                 None,
             )
@@ -198,11 +220,11 @@ class Algebra:
         todo = list(terms)
         while todo:
             p, c = todo.pop()
-            p = self._combined(p)
+            p = self.combined(p)
             inner = region
             if p.ranges:
                 inner = Region({**region.ranges, **{v: (a, b) for v, a, b in p.ranges}}, ())
-            new = self._position(p) or self._summed(p)
+            new = self._position(p) or self._power_in_exp(p) or self._summed(p)
             if new is None:
                 new = self.guarding.step(p, inner)
             if new is None:
@@ -213,12 +235,18 @@ class Algebra:
                 raise NotChecked("a comparison with too many terms")
         return out
 
-    def _combined(self, p: Product) -> Product:
+    def combined(self, p: Product) -> Product:
         """Powers of one factor joined; guards in their own form."""
         acc: dict[Base, Fraction] = {}
-        for b, e in p.factors:
+        todo = list(p.factors)
+        while todo:
+            b, e = todo.pop()
             if isinstance(b, Read):
                 if b.atom == UNIT:
+                    continue
+                inner = self.exponential(b)
+                if inner is not None:
+                    todo += [(f, x * e) for f, x in inner]
                     continue
                 b = self._as_guard(b)
             elif isinstance(b, AtLeast):
@@ -227,7 +255,11 @@ class Algebra:
         factors = []
         for b, e in acc.items():
             if e == 0:
-                self._nonzero(b)
+                if not isinstance(b, Exp):
+                    self._nonzero(b)
+                continue
+            if isinstance(b, Exp):
+                factors.append((b, e))
                 continue
             if e != 1 and self._is_boolean(b):
                 if e < 0:
@@ -235,6 +267,53 @@ class Algebra:
                 e = ONE
             factors.append((b, e))
         return Product(p.ranges, tuple(factors))
+
+    def exponential(self, r: Read) -> list[Factor] | None:
+        """``exp(sum of c t) = product of exp(t) ** c``, for an atom that is an exponential."""
+        d = self.atoms[r.atom]
+        if d.fn != EXP or r.restr or len(d.operands) != 1 or d.attrs:
+            return None
+        return _exponentials([(self.read(t, r.at), c) for t, c in d.operands[0]])
+
+    def _sum_in_exp(self, b: Exp) -> list[Factor] | None:
+        """The factors of the exponential of a named sum."""
+        d = self.atoms[b.inner.atom]
+        if d.fn != "lin" or b.inner.restr:
+            return None
+        return _exponentials([(self.read(t, b.inner.at), c) for t, c in d.operands[0]])
+
+    def _power_in_exp(self, p: Product) -> Sum | None:
+        """``exp(n log u) = u ** n``, where ``log u`` is defined."""
+        for k, (b, e) in enumerate(p.factors):
+            if not isinstance(b, Exp) or e.denominator != 1 or b.inner.restr:
+                continue
+            d = self.atoms[b.inner.atom]
+            if d.fn != LOG or (len(d.operands[0]) != 1 and e != 1):
+                continue
+            terms = self.sum_of(d.operands[0], b.inner.at)
+            if not all(self.positive(t.atom) for t, _ in d.operands[0]):
+                name = " + ".join(self.atoms[t.atom].name for t, _ in d.operands[0][:3])
+                self.assume(f"{name} is positive (the program takes its logarithm)")
+            rest = (*p.factors[:k], *p.factors[k + 1 :])
+            return [
+                (Product(p.ranges, (*rest, *((f, e) for f, _ in q.factors))), self.raised(c, e))
+                for q, c in terms
+            ]
+        return None
+
+    def raised(self, c: Coef, e: Fraction) -> Coef:
+        """A coefficient to a whole power; a negative one needs a coefficient that is not zero."""
+        n, d = over(c)
+        if e < 0:
+            if n == 0:
+                raise NotChecked("a division by zero")
+            if not isinstance(n, int) and not at_least(n, 1) and not at_least(-1, n):
+                self.assume(f"{n} is not zero (the program divides by it)")
+            n, d = d, n
+        out: Coef = ONE
+        for _ in range(abs(int(e))):
+            out = coef_times(out, quotient(n, d))
+        return out
 
     def _is_boolean(self, b: Base) -> bool:
         if not isinstance(b, Read):
@@ -292,7 +371,7 @@ class Algebra:
             raise NotChecked("a division by a condition")
         if not self.positive(b.atom):
             name = self.atoms[b.atom].name
-            self.assumed[f"{name} is nowhere zero (the program divides by it)"] = None
+            self.assume(f"{name} is nowhere zero (the program divides by it)")
 
     def positive(self, atom: int) -> bool:
         """Exponentials, and products and sums of them."""
@@ -325,6 +404,8 @@ class Algebra:
         return tuple(key), boxes
 
     def _head(self, b: Base, e: Fraction, place: int, boxes: dict[Any, Range]) -> Any:
+        if isinstance(b, Exp):
+            return ("exp", b.inner.atom, b.inner.restr)
         if isinstance(b, AtLeast):
             return ("ge", b.base.atom, b.base.restr, b.least)
         if isinstance(b, Equal):
@@ -340,8 +421,7 @@ class Algebra:
     @staticmethod
     def _rank(rows: list[Any], k: int, ranges: Mapping[int, Range]) -> Any:
         at, b, e = rows[k]
-        atom = b.atom if isinstance(b, Read) else b.base.atom
-        kind = 0 if isinstance(b, Read) else 1 if isinstance(b, AtLeast) else 2
+        atom, kind = term_of(b).atom, type(b).__name__
         alike = sum(1 for r in rows if type(r[1]) is type(b) and r[2] == e)
         if alike < 2:
             return (kind, atom, e, "")
@@ -379,6 +459,12 @@ def _threshold(base: Read, k: Size) -> AtLeast:
     if base.atom == IOTA:
         return AtLeast(base._replace(at=(total(((base.at[0], 1),), -k),)), 0)
     return AtLeast(base, k)
+
+
+def _exponentials(terms: list[tuple[Read, Coef]]) -> list[Factor] | None:
+    if not all(isinstance(c, Fraction) for _, c in terms):
+        return None
+    return [(Exp(t), c) for t, c in terms if isinstance(c, Fraction)]
 
 
 def _minus(c: Coef) -> Coef:

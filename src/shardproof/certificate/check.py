@@ -67,7 +67,7 @@ def check(
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, RecursionError) as e:
         # The certificate does not have the form that a step needs.
         return Outcome(f"not checked: {run.where}: malformed ({type(e).__name__})", steps=run.steps)
-    return Outcome("", sorted({*run.algebra.assumed, *run.discrete.assumed}), run.steps)
+    return Outcome("", sorted({*claims.assumed, *run.algebra.assumed, *run.discrete.assumed}), run.steps)
 
 
 class Checker:
@@ -246,7 +246,7 @@ class Checker:
             types = tuple(v.type for v in node.inputs)
             rules = alg.lookup(node.op).algebra(types, node.attrs)
             for v, rule in zip(node.outputs, rules, strict=True):
-                found = simple(rule, [out[x] for x in node.inputs], v.shape)
+                found = simple(rule, [out[x] for x in node.inputs], v.shape, self.algebra.assume)
                 if found is None:
                     raise NotChecked(f"the relation uses {node.op}")
                 out[v] = found
@@ -319,7 +319,7 @@ class Checker:
         shape = v.shape
         if self.discrete.check(self, rule, operands, v, [x.type for x in node.inputs], m):
             return
-        found = simple(rule, sources, shape)
+        found = simple(rule, sources, shape, self.algebra.assume)
         if found is not None:
             self.equals(m, found)
         elif isinstance(rule, alg.Pointwise):
@@ -341,10 +341,11 @@ class Checker:
         ins = tuple(b.input(f"x{k}", v.dtype, tuple(v.shape)) for k, v in enumerate(node.inputs))
         outs = op.define(b, ins, node.attrs)
         claimed = self.claims.opened[node.outputs[0]]
-        made = [v for n in b.graph.nodes for v in n.outputs]
         inner = dict(zip(ins, (table[v] for v in node.inputs), strict=True))
-        inner.update(zip(made, claimed, strict=True))
-        for n in b.graph.nodes:
+        for n, row in zip(b.graph.nodes, claimed, strict=True):
+            inner.update(zip(n.outputs, row.results, strict=True))
+            if row.inner is not None:
+                self.claims.opened[n.outputs[0]] = row.inner
             self.node(f"{where}, in {node.source or node.op}", n, inner)
         for v, w in zip(node.outputs, outs, strict=True):
             if v.type.shape != w.type.shape or table[v] is not inner[w]:

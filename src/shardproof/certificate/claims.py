@@ -87,14 +87,25 @@ class Meaning:
 
 
 @dataclass(eq=False, slots=True)
+class Inner:
+    """The meanings of the results of one inner node of an operator that was opened to its
+    definition, and of what that node was opened to."""
+
+    results: list[Meaning]
+    inner: list[Inner] | None
+
+
+@dataclass(eq=False, slots=True)
 class Claims:
     """The meanings of the values of the sequential graph, of each evaluated distributed graph,
-    and of what fused operators are made of, by the node's first result."""
+    and of what fused operators are made of, by the node's first result. ``assumed`` is
+    what the coefficients themselves rest on."""
 
     atoms: list[Atom]
     sequential: dict[Value, Meaning]
     distributed: list[dict[Value, Meaning]]
-    opened: dict[Value, list[Meaning]] = field(default_factory=dict)
+    opened: dict[Value, list[Inner]] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
 
 
 def well_formed_atoms(atoms: list[Atom]) -> None:

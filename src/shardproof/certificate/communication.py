@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import Atom, innermost
+from shardproof.certificate.claims import Atom, Interval, innermost
 from shardproof.certificate.exact import (
     ONE,
     Aff,
@@ -125,7 +125,7 @@ class Ranks:
 
     def __init__(self, algebra: Algebra, mesh: Mesh, differs: set[int]) -> None:
         self.algebra, self.mesh, self.differs = algebra, mesh, differs
-        self._symbols: dict[int, frozenset[Symbol]] = {}
+        self._symbols: dict[Any, frozenset[Symbol]] = {}
         self.all = frozenset(only_symbol(mesh.index(a)) for a, n in mesh.axes if n != 1)
 
     def run(self, kind: str, s: Source, attrs: Attrs, dtype: str) -> Source:
@@ -210,23 +210,30 @@ class Ranks:
         return Read(b.atom, at, tuple(restr))
 
     def _same_everywhere(self, b: Any, syms: Any) -> None:
-        if not isinstance(b, Read) or self.symbols_of(b.atom) & set(syms):
+        if not isinstance(b, Read) or self.symbols_of(b.atom, b.restr) & set(syms):
             raise NotChecked("a collective over a value that is another tensor on every rank")
 
-    def symbols_of(self, atom: int) -> frozenset[Symbol]:
-        """Rank symbols that the value of an atom depends on."""
-        found = self._symbols.get(atom)
-        if found is None:
-            if atom in self.differs:
-                found = self.all
-            else:
-                d = self.algebra.atoms[atom]
-                found = frozenset(s for x in _sizes_in(d) for s in symbols(x) if s.extent is not None)
-                for lin in d.operands:
-                    for t, _ in lin:
-                        found |= self.symbols_of(t.atom)
-            if self.algebra.atoms[atom].fn or atom in self.differs:
-                self._symbols[atom] = found
+    def symbols_of(self, atom: int, restr: Sequence[Interval]) -> frozenset[Symbol]:
+        """Rank symbols that the value of an atom depends on, beside the intervals of ``restr``
+        themselves. Ranges of free variables are no part of a value."""
+        labels = tuple(r[0] for r in restr)
+        found = self._symbols.get((atom, labels))
+        if found is not None:
+            return found
+        d = self.algebra.atoms[atom]
+        mine = {label[2] for label in labels if label[0] != "in"}
+        sizes = _sizes_in(d)
+        for q in range(len(d.lo)):
+            if q in d.whole or (q in d.bound and q not in mine):
+                sizes += [d.lo[q], d.hi[q]]
+        found = frozenset(s for x in sizes for s in symbols(x) if s.extent is not None)
+        if atom in self.differs:
+            found |= self.all
+        for place, lin in enumerate(d.operands):
+            own = [(n[3], 0, 0) for n in labels if n[0] == "in" and n[2] == place]
+            for t, _ in lin:
+                found |= self.symbols_of(t.atom, (*t.restr, *own))
+        self._symbols[atom, labels] = found
         return found
 
     # ---- the collectives
@@ -380,7 +387,7 @@ def _shortened(atoms: list[Atom], b: Read, restr: Sequence[Any]) -> Read:
 
 
 def _sizes_in(d: Atom) -> list[Size]:
-    out: list[Any] = [*d.lo, *d.hi]
+    out: list[Any] = []
     todo: list[Any] = [d.attrs]
     for lin in d.operands:
         for t, c in lin:

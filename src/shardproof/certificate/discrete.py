@@ -84,7 +84,7 @@ class Discrete:
         self, run: Checker, rule: alg.Algebra, view: View, m: Meaning, v: Value
     ) -> None:
         assert m.base is not None
-        moved = simple(rule, [view[0]], v.shape)
+        moved = simple(rule, [view[0]], v.shape, self.algebra.assume)
         if moved is None or tuple(view[1]) != m.pieces:
             raise NotChecked("a rearranged tensor with another integer view")
         run.equals(m.base, moved)

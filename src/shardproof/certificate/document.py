@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from shardproof.certificate.claims import Atom, Cell, Claims, Lin, Meaning, Piece, Term
+from shardproof.certificate.claims import Atom, Cell, Claims, Inner, Lin, Meaning, Piece, Term
 from shardproof.certificate.exact import Coef, NotChecked, quotient
 from shardproof.ir.graph import Graph, Mesh, Program, Value
 from shardproof.ir.lexer import TextError, tokenize
@@ -64,6 +64,14 @@ class MeaningRow(Row):
     pieces: list[tuple[Number | None, Number | None, int, Number]] = []
 
 
+class InnerRow(Row):
+    """The meanings of the results of one inner node of an opened operator, and of what that was
+    opened to itself."""
+
+    results: list[int]
+    inner: list[InnerRow] | None = None
+
+
 class Proof(msgspec.Struct, forbid_unknown_fields=True):
     """Tables of atoms, terms and meanings, and which meaning each value has."""
 
@@ -72,7 +80,7 @@ class Proof(msgspec.Struct, forbid_unknown_fields=True):
     meanings: list[MeaningRow]
     sequential: list[int]
     distributed: list[list[int]]
-    opened: list[tuple[int, int, list[int]]] = []
+    opened: list[tuple[int, int, list[InnerRow]]] = []
 
 
 class ObligationRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -227,6 +235,7 @@ class _Reader:
         if len(self.symbols) != len(set(_symbols(problem))):
             raise NotChecked("two size symbols of one name")
         self._sizes: dict[str, Size] = {}
+        self.assumed: dict[str, None] = {}
 
     def claims(self) -> Claims:
         terms = [self.term(t) for t in self.proof.terms]
@@ -252,11 +261,11 @@ class _Reader:
         if len(rows) != len(graphs):
             raise NotChecked("there are not as many tables of meanings as graphs")
         tables = [_table(g, row, made) for g, row in zip(graphs, rows, strict=True)]
-        opened: dict[Value, list[Meaning]] = {}
+        opened: dict[Value, list[Inner]] = {}
         for g, k, inner in self.proof.opened:
             node = _entry(_entry(graphs, g).nodes, k)
-            opened[node.outputs[0]] = [_entry(made, x) for x in inner]
-        return Claims(atoms, tables[0], tables[1:], opened)
+            opened[node.outputs[0]] = _inner(inner, made)
+        return Claims(atoms, tables[0], tables[1:], opened, tuple(self.assumed))
 
     def term(self, t: TermRow) -> Term:
         ax = tuple(None if w is None else (w[0], self.size(w[1])) for w in t.ax)
@@ -299,8 +308,10 @@ class _Reader:
             n, _, d = c[:MAX_TEXT].partition("/")
             return Fraction(int(n), int(d or 1))
         num, den = self.size(c[0]), self.size(c[1])
+        if den == 0:
+            raise NotChecked("a coefficient over zero")
         if not at_least(den, 1):
-            raise NotChecked("a coefficient over what may be zero")
+            self.assumed[f"{den} is not zero (the program divides by it)"] = None
         return quotient(num, den)
 
 
@@ -315,6 +326,14 @@ def _table(g: Graph, row: list[int], made: list[Meaning]) -> dict[Value, Meaning
     if len(values) != len(row):
         raise NotChecked(f"graph {g.name} has {len(values)} values, {len(row)} have a meaning")
     return {v: _entry(made, k) for v, k in zip(values, row, strict=True)}
+
+
+def _inner(rows: list[InnerRow], made: list[Meaning]) -> list[Inner]:
+    return [
+        Inner([_entry(made, k) for k in r.results],
+              None if r.inner is None else _inner(r.inner, made))
+        for r in rows
+    ]  # fmt: skip
 
 
 def _label(row: Any, depth: int = 0) -> tuple[Any, ...]:

@@ -11,11 +11,11 @@ from fractions import Fraction
 from itertools import product as choices
 
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.exact import ONE, Aff, Coef, NotChecked, coef_times, const, over, quotient, total, variable
-from shardproof.certificate.products import Factor, Product, Read, Sum
+from shardproof.certificate.exact import ONE, Aff, Coef, NotChecked, coef_times, const, total, variable
+from shardproof.certificate.products import Exp, Factor, Product, Read, Sum
 from shardproof.certificate.region import Region, Split, digits, fresh
-from shardproof.certificate.rules import Source, label_sizes, scaled, spread, times
-from shardproof.ir.sizes import Size, at_least, product
+from shardproof.certificate.rules import Source, label_sizes, scaled, spread, times, unit
+from shardproof.ir.sizes import Size, product
 from shardproof.ops import base as alg
 
 INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
@@ -44,7 +44,59 @@ class Functions:
     ) -> bool:  # fmt: skip
         """Whether the claimed sum is the function of the operands."""
         args = [spread(s, shape).read(region, at) for s in sources]
+        if a.fn == alg.EXP:
+            found = self._exponential(args[0])
+            if found is not None and self.algebra.equal(found, claimed, region):
+                return True
+        if a.fn == alg.LOG and len(args[0]) == 1:
+            found = self._logarithm(args[0], region, claimed)
+            if found is not None:
+                return self.algebra.equal(found, claimed, region)
         return self.algebra.equal(self.scalar(a, args, region, claimed), claimed, region)
+
+    @staticmethod
+    def _exponential(x: Sum) -> Sum | None:
+        """``exp`` of a sum, as a product."""
+        factors: list[Factor] = []
+        for p, c in x:
+            if p.ranges or len(p.factors) != 1 or p.factors[0][1] != 1:
+                return None
+            t = p.factors[0][0]
+            if not isinstance(t, Read) or not isinstance(c, Fraction):
+                return None
+            factors.append((Exp(t), c))
+        return [(Product((), tuple(factors)), ONE)]
+
+    def _logarithm(self, x: Sum, region: Region, claimed: Sum) -> Sum | None:
+        """``log`` of a product of positive factors, as a sum."""
+        ((p, c),) = x
+        if p.ranges or not isinstance(c, Fraction) or c <= 0:
+            return None
+        flat = self._factors(p)
+        if not all(isinstance(b, Exp) or (isinstance(b, Read) and self.algebra.positive(b.atom))
+                   for b, _ in flat):  # fmt: skip
+            return None
+        out: Sum = []
+        parts = [(unit(c), ONE)] if c != 1 else []
+        for b, e in flat:
+            if isinstance(b, Exp):
+                out.append((Product((), ((b.inner, ONE),)), e))
+            else:
+                parts.append(([(Product((), ((b, ONE),)), ONE)], e))
+        for arg, e in parts:
+            name = self._find(claimed, alg.LOG, lambda r, y=arg: self._argument(r, y, region))  # type: ignore[misc]
+            out.append((Product((), ((name, ONE),)), e))
+        return out
+
+    def _factors(self, p: Product) -> list[Factor]:
+        """The factors of a product, with named products opened."""
+        while True:
+            p = self.algebra.combined(p)
+            k = next((k for k, (b, e) in enumerate(p.factors) if isinstance(b, Read)
+                      and self.atoms[b.atom].fn == "prod" and self.algebra.opens(b, e)), None)  # fmt: skip
+            if k is None:
+                return list(p.factors)
+            ((p, _),) = self.algebra.opened(p, k)
 
     def scalar(self, a: alg.Pointwise, args: Sequence[Sum], region: Region, claimed: Sum) -> Sum:
         """The function of the operands, spelled with the names of the claimed value."""
@@ -204,11 +256,11 @@ class Functions:
         lead = x[0][1]
         if len(x) == 1 and not x[0][0].ranges:
             factors = tuple((b, k * e) for b, k in x[0][0].factors)
-            return [(Product((), factors), _raised(lead, e))]
-        unit = scaled(x, quotient(*reversed(over(lead)))) if _nonzero(lead) else x
+            return [(Product((), factors), self.algebra.raised(lead, e))]
+        unit = scaled(x, self.algebra.raised(lead, -ONE))
         name = self._find(claimed, "lin", lambda r: self.algebra.equal(
             unit, [(Product((), ((r, ONE),)), ONE)], region))  # fmt: skip
-        return [(Product((), ((name, e),)), _raised(lead, e))]
+        return [(Product((), ((name, e),)), self.algebra.raised(lead, e))]
 
     def _argument(self, r: Read, x: Sum, region: Region) -> bool:
         named = self.algebra.sum_of(self.algebra.operand(r, 0, r.at), r.at)
@@ -246,23 +298,6 @@ def same_attrs(a: object, b: object) -> bool:
     if type(a) in exact and type(b) in exact:
         return a == b
     return type(a) is type(b) and a == b
-
-
-def _nonzero(c: Coef) -> bool:
-    n = over(c)[0]
-    return n != 0 if isinstance(n, int) else at_least(n, 1) or at_least(-1, n)
-
-
-def _raised(c: Coef, e: Fraction) -> Coef:
-    n, d = over(c)
-    if e < 0:
-        if not _nonzero(c):
-            raise NotChecked("a division by what may be zero")
-        n, d = d, n
-    out: Coef = ONE
-    for _ in range(abs(int(e))):
-        out = coef_times(out, quotient(n, d))
-    return out
 
 
 __all__ = ["Factor", "Functions", "external", "same_attrs"]

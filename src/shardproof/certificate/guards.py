@@ -28,7 +28,7 @@ class Guarding:
 
     def step(self, p: Product, region: Region) -> Sum | None:
         """What the product is by one rule; None where no rule applies."""
-        guards = [f for f, _ in p.factors if not isinstance(f, Read)]
+        guards = [f for f, _ in p.factors if isinstance(f, AtLeast | Equal)]
         for g in guards:
             new = self._alone(p, g, region)
             if new is not None:

@@ -33,7 +33,13 @@ class Equal(NamedTuple):
     position: Aff
 
 
-Base = Union[Read, AtLeast, Equal]  # noqa: UP007 - used at run time
+class Exp(NamedTuple):
+    """The exponential of a term."""
+
+    inner: Read
+
+
+Base = Union[Read, AtLeast, Equal, Exp]  # noqa: UP007 - used at run time
 Factor = tuple[Base, Fraction]
 
 
@@ -51,13 +57,22 @@ def affs(b: Base) -> tuple[Aff, ...]:
     """The index functions in a factor."""
     if isinstance(b, Read):
         return b.at
+    if isinstance(b, Exp):
+        return b.inner.at
     return b.base.at if isinstance(b, AtLeast) else (*b.base.at, b.position)
+
+
+def term_of(b: Base) -> Read:
+    """The term in a factor."""
+    return b if isinstance(b, Read) else b.inner if isinstance(b, Exp) else b.base
 
 
 def moved(b: Base, values: Mapping[int, Aff]) -> Base:
     """A factor with index variables replaced."""
     if isinstance(b, Read):
         return b._replace(at=tuple(replace(a, values) for a in b.at)) if b.at else b
+    if isinstance(b, Exp):
+        return Exp(b.inner._replace(at=tuple(replace(a, values) for a in b.inner.at)))
     base = b.base._replace(at=tuple(replace(a, values) for a in b.base.at))
     if isinstance(b, AtLeast):
         return AtLeast(base, b.least)

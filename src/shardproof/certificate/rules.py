@@ -197,7 +197,7 @@ def under_sum(
     return out
 
 
-def contracted(a: alg.Contract, sources: Sequence[Source]) -> Source:
+def contracted(a: alg.Contract, sources: Sequence[Source], assume: Callable[[str], None]) -> Source:
     """A sum of products over labelled dims."""
     sizes = label_sizes(a.operands, sources)
     bound = [x for x in sizes if x not in a.output]
@@ -206,7 +206,9 @@ def contracted(a: alg.Contract, sources: Sequence[Source]) -> Source:
     for n in extents:
         count = count * n
     if a.scale_by_count and not at_least(count, 1):
-        raise NotChecked("a mean over what may be nothing")
+        if count == 0:
+            raise NotChecked("a mean over nothing")
+        assume(f"{count} is not zero (the program divides by it)")
 
     def read(region: Region, at: Sequence[Aff]) -> Sum:
         def build(r: Region, out: Sequence[Aff], mine: Sequence[Aff]) -> Sum:
@@ -235,7 +237,10 @@ def label_sizes(
     return out
 
 
-def simple(a: alg.Algebra, sources: Sequence[Source], shape: tuple[Size, ...]) -> Source | None:
+def simple(
+    a: alg.Algebra, sources: Sequence[Source], shape: tuple[Size, ...],
+    assume: Callable[[str], None],
+) -> Source | None:  # fmt: skip
     """The result of operators whose value is a sum of products of their operands'."""
     match a:
         case alg.Identity():
@@ -254,7 +259,7 @@ def simple(a: alg.Algebra, sources: Sequence[Source], shape: tuple[Size, ...]) -
             wide = [spread(s, shape) for s in sources]
             return added(wide, a.coefs, number(a.constant))
         case alg.Contract():
-            return contracted(a, sources)
+            return contracted(a, sources, assume)
         case alg.Constant():
             c = number(a.value)
             return Source(shape, lambda region, at: unit(c) if c != 0 else [])

@@ -14,14 +14,16 @@ from shardproof.certificate.document import (
     AtomRow,
     Document,
     Evaluated,
+    InnerRow,
     MeaningRow,
     ObligationRow,
     Proof,
     TermRow,
 )
 from shardproof.infer.blocks import Lin, Term, Val
+from shardproof.infer.rename import Renaming
 from shardproof.infer.run import Inference
-from shardproof.ir.graph import Graph
+from shardproof.ir.graph import Graph, Node
 from shardproof.ir.printer import format_attr, print_graph
 from shardproof.ir.sizes import Size
 from shardproof.spec.problem import Problem
@@ -113,11 +115,11 @@ class _Writer:
         envs = [inf.sequential, *inf.env]
         tables = [[self.value(e[v]) for v in g.values()] for g, e in zip(graphs, envs, strict=True)]
         opened = []
-        inner = getattr(inf, "opened", {})
         for k, g in enumerate(graphs):
             for j, node in enumerate(g.nodes):
-                if node in inner:
-                    opened.append((k, j, [self.value(x) for x in inner[node]]))
+                record, renamings = self.record(node)
+                if record is not None:
+                    opened.append((k, j, self.inner(record, renamings)))
         atoms = []
         for a in inf.evaluator.table.atoms:
             d = a.definition
@@ -133,6 +135,25 @@ class _Writer:
             for k, row in enumerate(atoms)
         ]
         return Proof(rows, self.terms, self.meanings, tables[0], tables[1:], opened)
+
+    def record(self, node: Node) -> tuple[list[Any] | None, list[Renaming]]:
+        """What a node was opened to, and the renamings that make another's record its own."""
+        opened = self.inf.opened
+        renamings: list[Renaming] = []
+        while node not in opened.inner and node in opened.like:
+            renaming, node = opened.like[node]
+            if renaming is not None:
+                renamings.append(renaming)
+        return opened.inner.get(node), renamings[::-1]
+
+    def inner(self, record: list[Any], renamings: list[Renaming]) -> list[InnerRow]:
+        out = []
+        for vals, nested in record:
+            for r in renamings:
+                vals = [r.value(v) for v in vals]
+            more = None if nested is None else self.inner(nested, renamings)
+            out.append(InnerRow([self.value(v) for v in vals], more))
+        return out
 
     def value(self, v: Val) -> int:
         found = self._values.get(id(v))
