@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from shardproof.certificate.agree import certify
+from shardproof.certificate.write import write
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.findings import Findings
 from shardproof.diagnose.fixes import FixSearch
@@ -49,6 +51,7 @@ def verify(
     fixed: dict[str, float] | None = None,
     replay: bool = True,
     fixes: bool = True,
+    certificate: Callable[[bytes], object] | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
     """Decide whether the distributed program refines the sequential one.
@@ -58,6 +61,7 @@ def verify(
         replay: whether to replay reduced instances (without, nothing can be *refuted* but by a
             protocol violation).
         fixes: whether to look for a change that mends a refuted program.
+        certificate: is given the certificate of a proof, as a file.
         progress: called with a short text at every stage.
     """
     say = progress or (lambda text: None)
@@ -71,6 +75,8 @@ def verify(
         inf = deep if deep.holds else inf
     verdict = _verdict(problem, inf)
     if inf.holds:
+        _certify(problem, inf, verdict, fixed, certificate, say)
+        clock.lap("certificate")
         _confirm(problem, verdict, fixed, replay, say)
     else:
         _refute(problem, inf, verdict, fixed, replay, fixes, say)
@@ -85,6 +91,7 @@ def verify_for_all(
     *,
     fixed: dict[str, float] | None = None,
     replay: bool = True,
+    certificate: Callable[[bytes], object] | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
     """Decide a captured problem for every extent of a mesh axis and for all sizes.
@@ -101,7 +108,9 @@ def verify_for_all(
     except NotGeneral as e:
         reason = str(e)
     else:
-        verdict = verify(general.problem, fixed=fixed, replay=replay, progress=progress)
+        verdict = verify(
+            general.problem, fixed=fixed, replay=replay, certificate=certificate, progress=progress
+        )
         if verdict.status == "refines":
             return verdict
         reason = "the generalised program is not proved"
@@ -155,6 +164,26 @@ def _relations(problem: Problem, inf: Inference) -> list[OutputRelation]:
             OutputRelation(ob.seq_output, text, "proved" if proved else "open", ob.placement)
         )
     return out
+
+
+def _certify(
+    problem: Problem,
+    inf: Inference,
+    verdict: Verdict,
+    fixed: dict[str, float] | None,
+    keep: Callable[[bytes], object] | None,
+    say: Progress,
+) -> None:
+    """Have the derivation checked by the independent checker."""
+    say("checking the certificate")
+    listed = {text for kind, text in verdict.assumptions if kind in ("range", "defined")}
+    outcome = certify(problem, inf, fixed, listed)
+    if outcome.agrees:
+        verdict.certificate = "certificate checked"
+    else:
+        verdict.certificate_note = outcome.problem
+    if keep is not None:
+        keep(write(problem, inf, fixed))
 
 
 # ---------------------------------------------------------------- replay

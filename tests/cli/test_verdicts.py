@@ -67,7 +67,7 @@ def test_demo() -> None:
     done = run("demo")
     assert done.returncode == 0
     assert done.stderr == ""
-    assert "\nrefines (certificate not checked)\n" in done.stdout
+    assert "\nrefines (certificate checked)\n" in done.stdout
     assert "\nrefuted\n" in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
 

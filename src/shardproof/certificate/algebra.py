@@ -48,6 +48,8 @@ from shardproof.ops.base import EXP, LOG
 
 MAX_TERMS = 4000
 MAX_GRID = 20000
+MAX_POWER = 64
+MAX_WORK = 3_000_000
 
 
 class Algebra:
@@ -62,6 +64,7 @@ class Algebra:
         self.linear: dict[int, frozenset[int]] = {}
         self.assumed: dict[str, None] = {}
         self.guarding = Guarding(self.known)
+        self.work = 0
 
     def assume(self, text: str) -> None:
         """Note a fact that the proof rests on."""
@@ -172,6 +175,9 @@ class Algebra:
             terms = _collected(terms)
             if not terms:
                 return True
+            self.work += len(terms)
+            if self.work > MAX_WORK:
+                raise NotChecked("more comparisons than are allowed")
             groups: dict[Any, list[tuple[Product, dict[Any, Range], Coef]]] = {}
             for p, c in self.simplified(terms, region):
                 key, boxes = self.canonical(p)
@@ -310,6 +316,8 @@ class Algebra:
             if not isinstance(n, int) and not at_least(n, 1) and not at_least(-1, n):
                 self.assume(f"{n} is not zero (the program divides by it)")
             n, d = d, n
+        if abs(e) > MAX_POWER:
+            raise NotChecked("a power that is too large")
         out: Coef = ONE
         for _ in range(abs(int(e))):
             out = coef_times(out, quotient(n, d))

@@ -289,7 +289,7 @@ class _Reader:
         return self._sizes[x]
 
     def terms(self, text: str) -> Terms:
-        if len(text) > MAX_TEXT or text.count("*") + text.count("(") > 400:
+        if len(text) > MAX_TEXT or text.count("(") > 40 or text.count("[") > 40:
             raise NotChecked("a size that is too long")
         out = Terms(tokenize(text))
         out.symbols.update({n: Poly({(s,): 1}) for n, s in self.symbols.items()})

@@ -32,6 +32,7 @@ def check(
     full: Annotated[bool, Parameter(negative="")] = False,
     replay: bool = True,
     for_all: str | None = None,
+    certificate: str | None = None,
     debug: Debug = False,
 ) -> int:
     """Check one Spec and report the verdict.
@@ -44,10 +45,27 @@ def check(
         full: Show lists in full.
         replay: Replay on small concrete inputs; without it nothing can be refuted by value.
         for_all: A mesh axis: prove it for every number of ranks along it, and for all sizes.
+        certificate: Write the certificate of a proof to this file.
     """
     from shardproof.cli.check import check_target
 
-    return check_target(target, json=json, full=full, replay=replay, for_all=for_all)
+    return check_target(
+        target, json=json, full=full, replay=replay, for_all=for_all, certificate=certificate
+    )
+
+
+@app.command
+def verify_certificate(file: str, /, *, debug: Debug = False) -> int:
+    """Check the certificate of a proof without the engine that found it.
+
+    Exit codes: 0 it proves what it states, 3 a step was not checked, 2 no certificate.
+
+    Args:
+        file: A file written by `shardproof check --certificate`.
+    """
+    from shardproof.cli.certificate import verify_certificate as verify
+
+    return verify(file)
 
 
 @app.command

@@ -107,6 +107,7 @@ class Verdict:
     seconds: dict[str, float] = field(default_factory=dict)
     replay: str = ""
     certificate: str = "certificate not checked"
+    certificate_note: str = ""
 
     @property
     def exit_code(self) -> int:

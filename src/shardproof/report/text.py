@@ -104,6 +104,8 @@ class _Report:
             yield from self.wrapped(_ADVICE[v.status], "  ")
         if v.replay:
             yield from self.wrapped(v.replay, "  ")
+        if v.certificate_note:
+            yield from self.wrapped(f"certificate: {v.certificate_note}", "  ")
         for finding in v.findings:
             yield "", ""
             yield from self.finding(finding)

@@ -162,6 +162,7 @@ class Spec:
         *,
         replay: bool = True,
         for_all: str | None = None,
+        certificate: Callable[[bytes], object] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Verdict:
         """Decide whether the distributed program refines the sequential one.
@@ -170,6 +171,7 @@ class Spec:
             replay: replay reduced instances; without it nothing can be refuted by value.
             for_all: a mesh axis; the captured graphs are generalised to every number of ranks
                 along it and to all sizes, and the verdict is on that.
+            certificate: is given the certificate of a proof, as a file.
             progress: called with a short text at every stage.
         """
         from shardproof.verify import verify, verify_for_all
@@ -181,11 +183,14 @@ class Spec:
         reading = time.process_time() - start
         fixed = self.fixed_values
         if for_all is None:
-            verdict = verify(problem, fixed=fixed, replay=replay, progress=progress)
+            verdict = verify(
+                problem, fixed=fixed, replay=replay, certificate=certificate, progress=progress
+            )
         else:
             verdict = verify_for_all(
-                problem, for_all, fixed=fixed, replay=replay, progress=progress
-            )
+                problem, for_all, fixed=fixed, replay=replay, certificate=certificate,
+                progress=progress,
+            )  # fmt: skip
         verdict.seconds = {"reading": reading, **verdict.seconds}
         return verdict
 
