@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.capture import programs as p
+from tests.capture.oracle import TOLERANCE, difference
 from torch import nn
 
 from shardproof.frontends.torch_capture import Example, Step
-from tests.capture import programs as p
-from tests.capture.oracle import TOLERANCE, difference
 
 MLP = (Example("x", (4, 8), grad=True), Example("y", (4, 8)))
 

@@ -208,7 +208,7 @@ def _outputs(
             out[name] = user[key]
         else:
             there = names.get(name, name)
-            ranks = [c.rank for c in live.ranks if there in c.outputs]
+            ranks = [c.rank for c in live.ranks if there in c.outputs or _holds(c, there)]
             rule = _expected(live, name, there, inputs)
             limited = tuple(ranks) if 0 < len(ranks) < len(live.ranks) else None
             out[name] = Output(there, rule, limited)
@@ -220,6 +220,12 @@ def _outputs(
             f"one of: {shorten(', '.join(live.sequential.outputs))}",
         )
     return out, left_out
+
+
+def _holds(c: Captured, output: str) -> bool:
+    """Whether the rank has the parameter that an output belongs to, and so must return it."""
+    _, _, parameter = output.partition(".")
+    return output.startswith(("grad.", "new.")) and parameter in c.parameters
 
 
 def _distributed_names(live: _Live, sources: Mapping[str, str]) -> dict[str, str]:

@@ -171,6 +171,7 @@ class _Run:
         self.program: Any = None
         self.optimizer: Any = None
         self.parameters: dict[str, Any] = {}
+        self.trained: set[str] = set()
 
     # -- build
 
@@ -213,6 +214,7 @@ class _Run:
     def declare(self, examples: tuple[Example, ...]) -> None:
         """Make parameters, optimizer state and examples the inputs of the graph."""
         self.rec.provenance.phase = "input"
+        self.trained = {name for name, p in self.parameters.items() if p.requires_grad}
         for name, p in self.parameters.items():
             self._input("parameter", name, p)
         for name, key, t in self._state():
@@ -291,10 +293,11 @@ class _Run:
         if self.step.kind == "forward" and self.step.custom is None:
             return
         for name, p in self.parameters.items():
-            if p.grad is None and p.requires_grad:
-                p.grad = torch.zeros_like(p)  # as every optimizer takes it
-            if p.grad is not None:
-                self._output(f"grad.{name}", p.grad, name)
+            grad = p.grad
+            if grad is None and name in self.trained:
+                grad = torch.zeros_like(p)  # a parameter that the loss does not reach
+            if grad is not None:
+                self._output(f"grad.{name}", grad, name)
         for name, t in self.examples.items():
             if t.grad is not None:
                 self._output(f"grad.{name}", t.grad, name)

@@ -68,13 +68,15 @@ def fx_type(t: torch.Tensor) -> FxType:
 
 @dataclass(eq=False, slots=True)
 class _Storage:
-    """``base`` shows all of the storage in the window ``window``; ``current`` maps windows to
-    the statements that show them since the last write."""
+    """``base`` shows all of the storage in the window ``window``, but for the writes that are
+    ``pending``, oldest first; ``current`` maps windows to the statements that show them since
+    the last write."""
 
     keep: Any
     window: Geometry
     base: Ref
     current: dict[Geometry, Ref] = field(default_factory=dict)
+    pending: list[tuple[Geometry, Ref]] = field(default_factory=list)
 
 
 class Memory:
@@ -101,10 +103,14 @@ class Memory:
             found = s.current[g] = self._cut(s, g, self._total(t))
         return found
 
-    def holds(self, t: torch.Tensor, ref: Ref) -> bool:
-        """Whether ``t`` still shows what the statement ``ref`` computed."""
+    def settle(self, t: torch.Tensor, flying: Ref, done: Ref) -> None:
+        """``done`` is ``flying`` after the wait; nothing else changes."""
         s = self._storages.get(t.untyped_storage()._cdata)
-        return s is not None and s.current.get(geometry(t)) == ref
+        if s is None:
+            return
+        s.base = done if s.base == flying else s.base
+        s.pending = [(g, done if r == flying else r) for g, r in s.pending]
+        s.current = {g: done if r == flying else r for g, r in s.current.items()}
 
     def _first_seen(self, t: torch.Tensor, g: Geometry) -> Ref:
         value = real_value(t)
@@ -140,9 +146,15 @@ class Memory:
         if s is None or g == s.window or g.covers(total):
             self._storages[storage._cdata] = _Storage(storage, g, ref, {g: ref})
             return
-        base = self._put(s, g, ref, total)
-        window = Geometry(g.dtype, (total,), (1,))
-        s.window, s.base, s.current = window, base, {window: base, g: ref}
+        s.pending = [(w, r) for w, r in s.pending if w != g] + [(g, ref)]
+        s.current = {g: ref}
+
+    def _flush(self, s: _Storage, total: int) -> None:
+        """Put the pending writes into the base."""
+        pending, s.pending = s.pending, []
+        for g, ref in pending:
+            s.base = self._put(s, g, ref, total)
+            s.window = Geometry(g.dtype, (total,), (1,))
 
     def _total(self, t: torch.Tensor) -> int:
         return int(t.untyped_storage().nbytes()) // t.element_size()
@@ -166,6 +178,9 @@ class Memory:
     def _cut(self, s: _Storage, g: Geometry, total: int) -> Ref:
         if g.numel == 0:
             return self._emit("aten.full.default", (g.shape, 0), g.dtype, g.shape)
+        self._flush(s, total)
+        if g == s.window:
+            return s.base
         p = self._plan(g, total)
         x, shape = self._rows(self._flat(s, g, total), p, g.dtype, total)
         for d, (a, b) in enumerate(p.ranges):

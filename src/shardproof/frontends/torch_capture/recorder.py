@@ -276,8 +276,7 @@ class Recorder(TorchDispatchMode):
             issued = self.statements.all[-2]
             if issued.name == ref.name:  # nothing happened in between: not asynchronous
                 self.statements.asynchronous.discard(ref.name)
-            if self.memory.holds(t, ref):
-                self.memory.write(t, done)
+            self.memory.settle(t, ref, done)
 
 
 def _is_foreign(kind: type) -> bool:

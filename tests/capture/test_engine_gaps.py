@@ -1,0 +1,79 @@
+"""The smallest programs that captured models need proved and the engine does not prove yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardproof import Mesh, Replicate, Shard, Spec
+
+NORM = """graph sequential
+%g = input f32[4]
+%h = input f32[4]
+%s = mul(%g, %g)
+%a = sum(%s) {dims=(0,), keepdim=false}
+%n = sqrt(%a)
+%m = mul(%n, %n)
+return %m
+"""
+NORM_RANKS = """graph ranks
+mesh tp=2
+%g = input f32[2]
+%h = input f32[2]
+%s = mul(%g, %g)
+%a = sum(%s) {dims=(0,), keepdim=false}
+%n = sqrt(%a)
+%q = mul(%n, %n)
+%m = all_reduce(%q) {op="sum", group=("tp",), group_size=2}
+return %m
+"""
+IGNORED = """graph sequential
+%x = input f32[4, 8]
+%y = input i64[4]
+%i = compare(%y) {kind="eq", value=-100/1}
+%z = masked_fill(%y, %i) {value=0/1}
+%t = take_along(%x, %z)
+return %t
+"""
+IGNORED_RANKS = IGNORED.replace("[4", "[2").replace("sequential", "ranks\nmesh tp=2")
+EARLY = """graph ranks
+mesh tp=2
+%g = input f32[2]
+%h = input f32[2]
+%a = all_reduce(%g) {op="sum", group=("tp",), group_size=2, async=true}
+%b = scale(%a) {by=1/1}
+%w = wait(%a)
+return %b
+"""
+EARLY_SEQUENTIAL = """graph sequential
+%g = input f32[2]
+%h = input f32[2]
+%b = scale(%g) {by=2/1}
+return %b
+"""
+
+
+@pytest.mark.xfail(reason="the square of a root is not the number under it")
+def test_norm_over_shards() -> None:
+    spec = Spec.from_graphs(
+        sequential=NORM, distributed=NORM_RANKS, mesh=Mesh(tp=2), inputs={"*": Shard(0)},
+        outputs={"m": Replicate()},
+    )  # fmt: skip
+    assert spec.check().status == "refines"
+
+
+@pytest.mark.xfail(reason="masked labels that are cut over the batch are not looked up")
+def test_ignored_labels_cut_over_the_batch() -> None:
+    spec = Spec.from_graphs(
+        sequential=IGNORED, distributed=IGNORED_RANKS, mesh=Mesh(tp=2), inputs={"*": Shard(0)},
+        outputs={"t": Shard(0)},
+    )  # fmt: skip
+    assert spec.check().status == "refines"
+
+
+@pytest.mark.xfail(reason="a program for all ranks is not searched for early reads")
+def test_reading_before_the_wait() -> None:
+    spec = Spec.from_graphs(
+        sequential=EARLY_SEQUENTIAL, distributed=EARLY, mesh=Mesh(tp=2),
+        inputs={"*": Replicate()}, outputs={"b": Replicate()},
+    )  # fmt: skip
+    assert spec.check().status == "refuted"

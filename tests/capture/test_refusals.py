@@ -1,0 +1,125 @@
+"""What cannot be captured is refused, with the user's line and a way out; nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from shardproof import Input, InputError, Mesh, Spec
+from shardproof.frontends.torch_capture import Example, Step, capture
+from shardproof.frontends.torch_capture.patches import patched
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+OUTSIDE = torch.randn(1000)
+
+
+def branches(x: Any) -> Any:
+    return x * 2 if x.sum() > 0 else x
+
+
+def reads_a_number(x: Any) -> Any:
+    return x * x.max().item()
+
+
+def selects(x: Any) -> Any:
+    return x[x > 0].sum()
+
+
+def uses_data(x: Any) -> Any:
+    return x + OUTSIDE[:4]
+
+
+def fails(x: Any) -> Any:
+    return x @ torch.ones(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        (branches, "depends on the data"),
+        (reads_a_number, "depends on the data"),
+        (selects, "depends on"),
+        (uses_data, "given numbers"),
+        (fails, "RuntimeError"),
+    ],
+)
+def test_refused(program: Callable[[Any], Any], text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        capture(lambda: program, (Example("x", (4,)),), Step())
+    assert text in caught.value.what
+    assert "test_refusals.py:" in caught.value.where
+    assert program.__name__ in caught.value.where
+
+
+def test_a_model_that_exists_already_is_refused() -> None:
+    model: Any = nn.Linear(4, 4)
+    with pytest.raises(InputError, match="exists already"):
+        capture(model, (Example("input", (2, 4)),), Step())
+
+
+def test_no_loss_is_refused() -> None:
+    with pytest.raises(InputError, match="does not return a loss"):
+        capture(lambda: nn.Linear(4, 4), (Example("input", (2, 4)),), Step("backward"))
+
+
+def test_a_collective_that_the_recorder_does_not_see_is_refused() -> None:
+    def hidden(x: Any) -> Any:
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        y = x.sum(0)
+        with _disable_current_modes():
+            dist.all_reduce(torch.ones(2))
+        return y
+
+    with pytest.raises(InputError, match=r"1 torch\.distributed calls, 0 recorded"):
+        capture(lambda mesh, rank: hidden, (Example("x", (4,)),), Step(), axes=(("tp", 2),),
+                distributed=True)  # fmt: skip
+
+
+def test_a_live_mesh_needs_numbers() -> None:
+    spec = Spec(
+        sequential=lambda: branches,
+        distributed=lambda mesh, rank: branches,
+        mesh=Mesh(tp="N"),
+        inputs={"x": Input((4,))},
+    )
+    with pytest.raises(InputError, match="mesh is"):
+        spec.resolve()
+
+
+def test_patches_are_undone() -> None:
+    import torch.distributed.device_mesh as device_mesh
+    from torch._C._distributed_c10d import FakeWork, ProcessGroup
+
+    def state() -> list[Any]:
+        owners = (FakeWork, ProcessGroup, nn.Module, device_mesh.DeviceMesh, dist)
+        return [dict(vars(o)) for o in owners]
+
+    before = state()
+    with patched():
+        assert FakeWork.wait is not before[0]["wait"]
+    assert state() == before
+
+
+def test_capture_leaves_no_process_group() -> None:
+    capture(lambda mesh, rank: lambda x: x + 1, (Example("x", (4,)),), Step(),
+            axes=(("tp", 2),), distributed=True)  # fmt: skip
+    assert not dist.is_initialized()
+
+
+def test_importing_shardproof_does_not_import_torch() -> None:
+    code = (
+        "import sys, shardproof, shardproof.cli.app, shardproof.spec.live\n"
+        "shardproof.Spec, shardproof.Input\n"
+        "assert 'torch' not in sys.modules"
+    )
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **path})
