@@ -50,11 +50,14 @@ GPT, GRID, STEPS = "gpt_tp2_layers1", "grid_block", "grad_accumulation"
          {"split_with_sizes"}),
         (GRID, "change a group", "ds: reduce_scatter over the group in reverse", "SP114", {"ds"}),
         (GPT, "swap two ranks' shards", "%primals_12", "SP114", {"primals_12"}),
+        (GRID, "swap two ranks' shards", "%wk: parts of ranks 0 and 1", "SP114", {"wk"}),
         # Factors: where each came from.
         (GRID, "change a reduction's op", "rows: all_reduce with avg", "SP112", {"rows"}),
         (GRID, "change a group", "loss: all_reduce over mesh axis tp", "SP121", {"loss"}),
         (STEPS, "scale by N or 1/N", "pow_1: result of power times 2", "SP112", {"pow_1"}),
-        # Bounds of ids.
+        # Parts of a sum with a gap; bounds of ids.
+        ("gpt_tp8_layers1", "mask bound off by one", "lt: value of compare +1, on rank 5", "SP113",
+         {"lt"}),
         (GPT, "mask bound off by one", "sub: by of shift -1, on rank 0", "SP131", {"sub"}),
     ],
 )  # fmt: skip
@@ -68,6 +71,13 @@ def test_a_correct_first_step_is_not_blamed_for_the_second() -> None:
     (f,) = blame(STEPS, "change a constant", "pow_2: exponent of power is 3")
     assert f.primary is not None
     assert f.primary.node == "pow_2"
+
+
+def test_a_gap_between_the_parts_of_a_sum_is_located() -> None:
+    start = "lt: value of compare +1, on rank 5"
+    (f,) = blame("gpt_tp8_layers1", "mask bound off by one", start)
+    assert "rank 4 ends at 15, rank 5 begins at 16" in f.message
+    assert "the indices on rank 5 pass %lt (< 16), %ge (>= 18)" in f.notes
 
 
 def test_the_parts_that_meet_say_where_they_were_decided() -> None:

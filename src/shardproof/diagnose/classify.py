@@ -15,11 +15,12 @@ from shardproof.diagnose.facts import (
 )
 from shardproof.diagnose.near import Near, nearest
 from shardproof.diagnose.trace import Place, Site, Tracer
-from shardproof.infer.blocks import Val
+from shardproof.infer.blocks import Term, Val
 from shardproof.infer.coef import Coef, format_coef
 from shardproof.infer.describe import describe
 from shardproof.infer.naming import UNIT
 from shardproof.infer.run import Inference
+from shardproof.ir.sizes import Size
 
 
 @dataclass(slots=True)
@@ -49,7 +50,8 @@ class Classifier:
             return undefined
         near = self._near(v)
         found = (
-            self._partial_operand(site)
+            self._gap(site)
+            or self._partial_operand(site)
             or self._factor(site, v)
             or self._order(site)
             or self._extremum_operand(site)
@@ -83,6 +85,32 @@ class Classifier:
         return nearest(self.inf, roots[0]) if roots else None
 
     # ---- operands
+
+    def _gap(self, site: Site) -> Cause | None:
+        """Partial sums that a reduction adds up, and that do not join."""
+        if site.node is None or site.node.attrs.get("op") not in ("sum", "avg"):
+            return None
+        parts = [(p, t.restr[0]) for p in site.operands for t in self._partial_terms(p)]
+        if len(parts) < len(site.operands) or len({label for _, (label, _, _) in parts}) != 1:
+            return None
+        full = self.inf.evaluator.table.full(parts[0][1][0])
+        ends = [
+            (p, lo, hi) for p, (_, lo, hi) in parts if isinstance(lo, int) and isinstance(hi, int)
+        ]
+        if full is None or len(ends) != len(parts):
+            return None
+        before, reached = None, full[0]
+        for p, lo, hi in sorted(ends, key=lambda e: (e[1], e[2])):
+            if lo != reached:
+                return _not_joined(before, p, reached, lo)
+            before, reached = p, hi
+        return None if reached == full[1] else _not_joined(before, None, reached, full[1])
+
+    def _partial_terms(self, place: Place) -> list[Term]:
+        """The terms of a value with one sum each that is not complete."""
+        v = self.tracer.meaning(place)
+        partials = self.facts.partials(v) if v is not None else ()
+        return [t for t, _ in partials if len(t.restr) == 1]
 
     def _partial_operand(self, site: Site) -> Cause | None:
         """A partial sum met an operator that is not linear in it, or a complete summand."""
@@ -226,6 +254,20 @@ class Classifier:
         return Cause(
             "SP203", f"%{place[1].name} is another value than declared", place, expected=want
         )
+
+
+def _not_joined(before: Place | None, after: Place | None, reached: Size, lo: Size) -> Cause:
+    """The cause where two neighbouring parts of a sum leave a gap or overlap."""
+    wrong = after or before
+    assert wrong is not None
+    first = f"rank {before[0]} ends at {reached}" if before else f"the sum begins at {reached}"
+    second = f"rank {after[0]} begins at {lo}" if after else f"the sum ends at {lo}"
+    name = wrong[1].name
+    return Cause(
+        "SP113",
+        f"the ranks' parts of the sum in %{name} do not join: {first}, {second}",
+        wrong,
+    )
 
 
 def _atoms(v: Val) -> set[int]:

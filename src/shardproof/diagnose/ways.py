@@ -45,16 +45,16 @@ class Ways:
         out = []
         if cause.code in FACTORS:
             out += self._factor_note(cause.wrong or (site.rank, site.value))
-        elif cause.wrong is not None and cause.code not in MISPLACED:
+        elif cause.wrong is not None and (cause.code not in MISPLACED or _communicates(site)):
             out += self._part_note(cause.wrong)
         else:
             for p in self._local(site):
                 out += self._part_note(p)
-        return out + self._bounds_note(site)
+        return out + self._bounds_note(site, cause)
 
     def _local(self, site: Site) -> list[Place]:
         """The operands on the site's own rank; all members' for a collective."""
-        if site.node is not None and "group" in site.node.attrs:
+        if _communicates(site):
             return site.operands[:4]
         return [p for p in site.operands if p[0] == site.rank][:4]
 
@@ -89,8 +89,12 @@ class Ways:
                 continue
             if self._decides(place):
                 out.append(place)
-            # What was out of order before was not put in order here.
-            todo += [p for p in self.tracer.operands(place) if self._misordered(p)][:1]
+            if node is not None and node.op in ("slice", "concat"):
+                # A part of a part: along another axis it may have been cut before.
+                todo += [p for p in self.tracer.operands(place) if self._decides(p)][:2]
+            else:
+                # What was out of order before was not put in order here.
+                todo += [p for p in self.tracer.operands(place) if self._misordered(p)][:1]
         return out
 
     def _decides(self, place: Place) -> bool:
@@ -145,16 +149,19 @@ class Ways:
 
     # ---- integers
 
-    def _bounds_note(self, site: Site) -> list[str]:
+    def _bounds_note(self, site: Site, cause: Cause) -> list[str]:
         """The offsets and bounds of ids that reach a lookup or a mask."""
-        operands = [p for p in self._local(site) if p[0] == site.rank]
+        if _communicates(site) and cause.wrong is not None:
+            operands = [cause.wrong]
+        else:
+            operands = [p for p in self._local(site) if p[0] == site.rank]
         start = [p for p in operands if not is_float(p[1].dtype)]
         if not start:
             start = [p for p in self._below(operands) if not is_float(p[1].dtype)]
         found = self._bounds(start)
         if not found:
             return []
-        return [f"the indices on rank {site.rank} pass {', '.join(found[:MAX_STEPS])}"]
+        return [f"the indices on rank {operands[0][0]} pass {', '.join(found[:MAX_STEPS])}"]
 
     def _below(self, places: list[Place]) -> list[Place]:
         """Integer operands of the operators that made ``places``, back through what passes on."""
@@ -175,6 +182,10 @@ class Ways:
                 out.append(_bound(node, place[1]))
             todo += [p for p in self.tracer.operands(place) if not is_float(p[1].dtype)]
         return list(dict.fromkeys(out))
+
+
+def _communicates(site: Site) -> bool:
+    return site.node is not None and "group" in site.node.attrs
 
 
 def _factors(v: Val) -> dict[int, Coef]:
