@@ -87,7 +87,7 @@ class Coordinator:
     def join(self, gone: Callable[[], bool], close: Callable[[], None]) -> Member:
         """Register a worker; it becomes a member of the superstep at the next barrier."""
         with self.changed:
-            member = Member(self._next_worker, gone, close)
+            member = Member(self._next_worker, gone, close, busy_since=time.time())
             self._next_worker += 1
             self.members[member.worker] = member
             self.ledger.write("join", worker=member.worker, time=time.time())
