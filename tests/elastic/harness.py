@@ -111,7 +111,8 @@ class Run:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"run did not end within {timeout} s")
                 self._look_for_errors()
-                if not server.is_alive():
+                # It may have ended normally since the loop's condition was evaluated.
+                if not server.is_alive() and server.exitcode not in (0, 3):
                     self.kills += 1
                     server = self._server = self._start_server([])
                 self._reap()
