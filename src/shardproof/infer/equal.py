@@ -6,6 +6,7 @@ from shardproof.infer import views
 from shardproof.infer.blocks import Lin, Unsupported, Val
 from shardproof.infer.evaluate import Evaluator
 from shardproof.infer.factors import align_all
+from shardproof.infer.fold import MAX_FLAT_OUTPUT
 from shardproof.infer.terms import lincomb
 from shardproof.ir.sizes import Undecided
 
@@ -42,5 +43,5 @@ class Equality:
         rest = lincomb(self.ev.table, [*x, *((t, -c) for t, c in y)])
         if not rest:
             return True
-        flat = self.ev.folder.flatten(rest)
+        flat = self.ev.folder.flatten(rest, MAX_FLAT_OUTPUT)
         return flat is not None and not flat

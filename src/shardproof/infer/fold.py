@@ -15,6 +15,8 @@ from shardproof.infer.terms import lincomb
 from shardproof.lemmas import names as lemmas
 
 MAX_FLAT = 10
+# Outputs are compared once, so that their sums may be opened much further.
+MAX_FLAT_OUTPUT = 1000
 
 
 class Folder:
@@ -71,21 +73,27 @@ class Folder:
             return
         self.table.alias(_unit(lo, hi, flat, lead), t, len(lo))
 
-    def flatten(self, lin: Lin) -> Lin | None:
-        """The sum with named sums opened, or None when it gets long."""
+    def flatten(self, lin: Lin, limit: int = MAX_FLAT) -> Lin | None:
+        """The sum with named sums opened, or None when it gets long.
+
+        The newest name is opened first: definitions use older names only, so that each name is
+        opened once however many sums it occurs in.
+        """
+        todo = dict(lincomb(self.table, lin))
         out: list[tuple[Term, Coef]] = []
-        todo = list(lin)
         opened = 0
         while todo:
-            t, c = todo.pop()
+            t = max(todo, key=lambda u: u.atom)
+            c = todo.pop(t)
             d = None if t.atom in self.table.closed else self.table.definition(t.atom)
             if d is None or d.fn != "lin" or t.restr:
                 out.append((t, c))
                 continue
             opened += 1
-            if opened > MAX_FLAT or len(out) > MAX_FLAT:
+            if opened > limit or len(out) > limit:
                 return None
-            todo.extend((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
+            opened_terms = [(compose(u, t, d.n_free), k * c) for u, k in d.operands[0]]
+            todo = dict(lincomb(self.table, [*todo.items(), *opened_terms]))
         return lincomb(self.table, out)
 
 
