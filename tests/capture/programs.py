@@ -95,8 +95,8 @@ class Net(nn.Module):
         return -torch.log_softmax(z, -1).gather(-1, labels.unsqueeze(-1)).mean()
 
 
-def dtensor_tp(mesh: Any, rank: int) -> nn.Module:
-    net = Net()
+def dtensor_tp(mesh: Any, rank: int, net: Any = None) -> nn.Module:
+    net = net or Net()
     plan: dict[str, Any] = {n: ColwiseParallel() for n in ("q", "k", "v", "up")}
     plan.update({n: RowwiseParallel() for n in ("o", "down")})
     parallelize_module(net.block, mesh["tp"], plan)
@@ -175,12 +175,3 @@ def adamw(params: Any) -> Any:
 
 def adamw_foreach(params: Any) -> Any:
     return torch.optim.AdamW(params, lr=0.01, foreach=True)
-
-
-def clipped(model: Any, optimizer: Any, **inputs: Any) -> Any:
-    """A training step with clipping."""
-    loss = model(**inputs)
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
-    optimizer.step()
-    return loss

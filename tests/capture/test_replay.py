@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.capture import programs as p
+from tests.capture import steps
 from tests.capture.oracle import TOLERANCE, replayed
 
 from shardproof import Mesh, Spec
@@ -87,13 +88,51 @@ CASES: dict[str, dict[str, Any]] = {
         "distributed": lambda mesh, rank: p.fully_shard(p.Mlp(), mesh=mesh["dp"]),
         "mesh": Mesh(dp=2),
         "inputs": p.pairs(p.BATCH),
-        "step": p.clipped,
+        "step": steps.clipped,
         "optimizer": p.sgd,
         "outputs": LEFT_OUT,
     },
+    "checkpointed": {
+        "sequential": p.Net,
+        "distributed": lambda mesh, rank: p.dtensor_tp(mesh, rank, steps.Checkpointed(False)),
+        "mesh": Mesh(tp=2),
+        "inputs": p.tokens(),
+        "step": "backward",
+    },
+    "checkpointed, reentrant": {
+        "sequential": p.Net,
+        "distributed": lambda mesh, rank: p.dtensor_tp(mesh, rank, steps.Checkpointed(True)),
+        "mesh": Mesh(tp=2),
+        "inputs": p.tokens(),
+        "step": "backward",
+    },
+    "uneven accumulation": {
+        "sequential": p.Mlp,
+        "distributed": lambda mesh, rank: steps.Accumulating(mesh.get_group("tp")),
+        "mesh": Mesh(tp=2),
+        "inputs": p.pairs(),
+        "step": steps.accumulated,
+        "optimizer": p.sgd,
+    },
+    "sharded optimizer": {
+        "sequential": p.Mlp,
+        "distributed": lambda mesh, rank: p.Mlp(),
+        "mesh": Mesh(dp=2),
+        "inputs": p.pairs(p.BATCH),
+        "step": steps.sharded_optimizer,
+        "optimizer": p.sgd,
+        "outputs": {"loss": None, "grad.*": None, "state.*": None},
+    },
+    "loss parallel": {
+        "sequential": steps.CrossEntropy,
+        "distributed": steps.vocabulary_parallel,
+        "mesh": Mesh(tp=2),
+        "inputs": p.tokens(),
+        "step": steps.with_loss_parallel,
+    },
 }
 
-UNPROVED = {"fsdp2, clipped"}
+UNPROVED = {"fsdp2, clipped", "loss parallel"}
 
 
 @pytest.mark.parametrize("case", CASES)
