@@ -95,6 +95,26 @@ def test_the_declared_reading_is_taken() -> None:
     assert fused({"*qkv.weight": Shard(0)}).check().status == "refuted"
 
 
+def test_the_users_sharding_code_is_the_relation() -> None:
+    def shard(mesh: Any, rank: int, weights: dict[str, Any]) -> dict[str, Any]:
+        q, k, v = (w.chunk(2)[rank] for w in weights["qkv.weight"].chunk(3))
+        return {"qkv.weight": torch.cat([q, k, v])}
+
+    def wrong(mesh: Any, rank: int, weights: dict[str, Any]) -> dict[str, Any]:
+        return {"qkv.weight": weights["qkv.weight"].chunk(2)[1 - rank]}
+
+    def scaled(mesh: Any, rank: int, weights: dict[str, Any]) -> dict[str, Any]:
+        return {"qkv.weight": weights["qkv.weight"].chunk(2)[rank] * 2}
+
+    verdict = fused(shard).check()
+    assert verdict.status == "refines"
+    assert any("sharding code" in line for line in verdict.inputs)
+    assert fused(wrong).check().status == "refuted"
+    with pytest.raises(InputError, match="is computed by scale") as caught:
+        fused(scaled).resolve()
+    assert "in scaled" in caught.value.where or "scaled" in caught.value.where
+
+
 def test_parameters_of_other_names_by_expression() -> None:
     class Renamed(nn.Module):
         def __init__(self) -> None:

@@ -7,6 +7,7 @@ are never chosen from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from shardproof.spec.expression import (
     Source,
 )
 from shardproof.spec.placement import Parts, Replicate, Shard, is_placement
+from shardproof.spec.traced import expressions
 
 if TYPE_CHECKING:
     from shardproof.frontends.torch_capture import Captured, Described
@@ -45,11 +47,12 @@ class ParameterRules:
         self.given = given
         self.sources: dict[str, str] = {}
         self.proposals: list[str] = []
-        if given != "auto" and not isinstance(given, Mapping):
+        if given != "auto" and not isinstance(given, Mapping) and not callable(given):
             raise argument_error(
                 f"parameters is {shorten(repr(given), 60)}",
                 "parameters",
-                "'auto', or a mapping from names or patterns to placements or expressions",
+                "'auto', a mapping from names or patterns to placements or expressions, or the "
+                "function that shards the weights",
             )
 
     def resolve(self) -> dict[str, Any]:
@@ -58,7 +61,8 @@ class ParameterRules:
         Raises:
             InputError: a parameter has no rule, or more than one reading.
         """
-        user: dict[str, Any] = {} if self.given == "auto" else dict(self.given)
+        user = self._traced() if callable(self.given) else {}
+        user.update(self.given if isinstance(self.given, Mapping) else {})
         names = dict.fromkeys(n for c in self.ranks for n in c.parameters)
         rules: dict[str, Any] = {}
         proposed: dict[str, list[str]] = {}
@@ -85,6 +89,31 @@ class ParameterRules:
     def _declared(self, name: str, rule: Any) -> Any:
         self.sources[name] = _source(rule) or name
         return rule
+
+    def _traced(self) -> dict[str, Any]:
+        """The rules that the user's own sharding code, run on every rank, comes to."""
+        from shardproof.frontends.torch_capture import Example, Step, capture
+
+        examples = tuple(
+            Example(name, d.shape, d.dtype) for name, d in self.sequential.parameters.items()
+        )
+        axes = tuple((a, int(n)) for a, n in self.mesh.axes)  # type: ignore[arg-type]
+        shard = self.given
+        found = []
+        for c in self.ranks:
+            captured = capture(
+                lambda mesh, rank: lambda **weights: shard(mesh, rank, weights),
+                examples, Step(), rank=c.rank, axes=axes, distributed=True,
+            )  # fmt: skip
+            found.append(expressions(captured.lowered.graph))
+        names = dict.fromkeys(n for e in found for n in e)
+        self.proposals.append(f"{len(names)} parameter(s) are read off the sharding code")
+        return {
+            n: found[0][n]
+            if all(e.get(n) == found[0].get(n) for e in found)
+            else _by_rank(found, n)
+            for n in names
+        }
 
     def _states(self, rules: Mapping[str, Any]) -> dict[str, Any]:
         """Optimizer state lies like its parameter."""
@@ -230,9 +259,16 @@ def _fused_parts(name: str) -> int:
     return next((n for word, n in _FUSED.items() if word in low), 0)
 
 
+def _by_rank(found: list[dict[str, Expr]], name: str) -> Callable[[int], Expr]:
+    return lambda rank: found[rank][name]
+
+
 def _source(rule: Any) -> str | None:
     """The only sequential tensor that an expression is about."""
     found: set[str] = set()
+    if callable(rule) and not isinstance(rule, Expr):
+        with suppress(Exception):  # said with its place when the rule is used
+            rule = rule(0)
     _collect(rule, found)
     return found.pop() if len(found) == 1 else None
 
