@@ -43,7 +43,7 @@ from shardproof.certificate.products import (
     term_of,
 )
 from shardproof.certificate.region import Range, Region, fresh
-from shardproof.ir.sizes import Size, Undecided, at_least, div_mod
+from shardproof.ir.sizes import Poly, Size, Undecided, at_least, div_mod
 from shardproof.ops.base import EXP, LOG
 
 MAX_TERMS = 4000
@@ -55,13 +55,15 @@ MAX_WORK = 3_000_000
 class Algebra:
     """Sums of products over the atoms of one certificate. ``known`` are ranges of integer
     unknowns, ``boolean`` unknowns that are 0 or 1, ``linear`` the places in which the functions
-    of atoms are linear, and ``assumed`` the facts that the comparisons rested on."""
+    of atoms that a node of the program computes are linear, ``divisors`` what the program divides
+    by, and ``assumed`` the facts that the comparisons rested on."""
 
     def __init__(self, atoms: list[Atom]) -> None:
         self.atoms = atoms
         self.known: dict[int, Range] = {}
         self.boolean: set[int] = set()
         self.linear: dict[int, frozenset[int]] = {}
+        self.divisors: set[int] = set()
         self.assumed: dict[str, None] = {}
         self.guarding = Guarding(self.known)
         self.work = 0
@@ -294,8 +296,10 @@ class Algebra:
             if not isinstance(b, Exp) or e.denominator != 1 or b.inner.restr:
                 continue
             d = self.atoms[b.inner.atom]
-            if d.fn != LOG or (len(d.operands[0]) != 1 and e != 1):
+            if d.fn != LOG or not d.operands[0] or (len(d.operands[0]) != 1 and e != 1):
                 continue
+            if b.inner.atom not in self.linear:
+                continue  # no node of the program takes this logarithm
             terms = self.sum_of(d.operands[0], b.inner.at)
             if not all(self.positive(t.atom) for t, _ in d.operands[0]):
                 name = " + ".join(self.atoms[t.atom].name for t, _ in d.operands[0][:3])
@@ -332,7 +336,8 @@ class Algebra:
         d = self.atoms[r.atom]
         if d.fn == "ge":
             ((t, c),) = d.operands[0]
-            if len(d.operands) == 1 and c == 1 and len(d.attrs) == 1 and not r.restr:
+            whole = len(d.attrs) == 1 and type(d.attrs[0]) in (int, Poly)
+            if len(d.operands) == 1 and c == 1 and whole and not r.restr:
                 return _threshold(self.read(t, r.at), d.attrs[0])
         if d.fn == "eq":
             if len(d.operands) == 2 and all(len(x) == 1 and x[0][1] == 1 for x in d.operands):
@@ -378,6 +383,8 @@ class Algebra:
         if not isinstance(b, Read):
             raise NotChecked("a division by a condition")
         if not self.positive(b.atom):
+            if b.atom not in self.divisors:
+                raise NotChecked("a quotient of something that the program does not divide by")
             name = self.atoms[b.atom].name
             self.assume(f"{name} is nowhere zero (the program divides by it)")
 

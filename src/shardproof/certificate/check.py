@@ -32,6 +32,7 @@ from shardproof.ops.numbers import exact
 from shardproof.spec.problem import Obligation, Problem
 
 MAX_REGIONS = 4096
+VIEWS = (alg.Identity, alg.Reshape, alg.Permute, alg.Slice, alg.Concat, alg.Expand)
 Fits = Callable[[Region, Sequence[Aff], Sum], bool]
 
 
@@ -84,6 +85,8 @@ class Checker:
         self.steps = 0
         self.owner: dict[int, Any] = {0: "1", 1: "index"}
         self.ready: set[int] = {0, 1}
+        self.undefined: set[int] = set()
+        self.alive: list[Graph] = []  # so that no identity is used twice
         self.differs: set[int] = set()
         self.formed: set[int] = set()
         self.checked: set[Any] = set()
@@ -134,13 +137,21 @@ class Checker:
         m = table[v]
         if m.shape != v.shape:
             raise NotChecked(f"the claimed shape of %{v.name} is not its shape")
+        self.form(m)
+        return m
+
+    def form(self, m: Meaning) -> None:
+        """Check the form of a claim, and that it is about values that are known."""
         if id(m) not in self.formed:
             well_formed(self.claims.atoms, m)
+            if m.base is not None and (m.base.base is not None or m.base.shape != m.shape):
+                raise NotChecked("an integer view of an integer view")
             self.formed.add(id(m))
         for c in m.cells:
             for t, _ in c.lin:
                 self.known(t.atom)
-        return m
+        if m.base is not None:
+            self.form(m.base)
 
     def known(self, atom: int) -> None:
         """Every unknown in a claim has been tied to what it stands for."""
@@ -152,7 +163,13 @@ class Checker:
         for lin in a.operands:
             for t, _ in lin:
                 self.known(t.atom)
+                if t.atom in self.undefined:
+                    self.undefined.add(atom)
         self.ready.add(atom)
+
+    def no_number(self, m: Meaning) -> bool:
+        """Whether a tensor may hold undefined contents."""
+        return any(t.atom in self.undefined for c in m.cells for t, _ in c.lin)
 
     def own(self, m: Meaning, key: Any, boolean: bool = False) -> bool:
         """Let the unknown that a claim consists of stand for the value ``key``."""
@@ -309,7 +326,13 @@ class Checker:
             # A value that nothing is claimed of is an unknown.
             if table[v].base is not None or not self.own(table[v], key):
                 raise
+            if isinstance(rule, alg.Undefined):
+                self.undefined |= {t.atom for c in table[v].cells for t, _ in c.lin}
             self.claim(table, v)
+        # What is computed from undefined contents is undefined: they need not cancel.
+        lost = not isinstance(rule, VIEWS) and any(map(self.no_number, operands))
+        if lost and not self.no_number(table[v]):
+            raise NotChecked("undefined contents that cancel")
 
     def result(
         self, rule: alg.Algebra, node: Node, operands: list[Meaning], v: Value, m: Meaning
@@ -340,6 +363,7 @@ class Checker:
         b = Builder(Graph(node.op), alg.infer_types)
         ins = tuple(b.input(f"x{k}", v.dtype, tuple(v.shape)) for k, v in enumerate(node.inputs))
         outs = op.define(b, ins, node.attrs)
+        self.alive.append(b.graph)
         claimed = self.claims.opened[node.outputs[0]]
         inner = dict(zip(ins, (table[v] for v in node.inputs), strict=True))
         for n, row in zip(b.graph.nodes, claimed, strict=True):
@@ -387,6 +411,10 @@ class Checker:
             self.no_pieces(m)
             return
         sources = [self.source(t[n.inputs[0]]) for t, (_, n) in zip(tables, members, strict=True)]
+        if kind in ("all_reduce", "reduce_scatter") and any(
+            self.no_number(t[n.inputs[0]]) for t, (_, n) in zip(tables, members, strict=True)
+        ):
+            raise NotChecked("a reduction of undefined contents")
         made = concrete(
             self.algebra, kind, sources, [n.attrs for _, n in members], [n.inputs[0].type for _, n in members]
         )
@@ -414,6 +442,8 @@ class Checker:
                 if v is None:
                     raise NotChecked("a rank does not return it")
                 found[k] = v
+                if self.no_number(self.claims.distributed[k][v]):
+                    raise NotChecked("an output with undefined contents")
         if len(ob.expected) != len(graphs):
             raise NotChecked("an obligation is not stated for every rank")
         for k, v in found.items():

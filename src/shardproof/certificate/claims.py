@@ -116,9 +116,13 @@ def well_formed_atoms(atoms: list[Atom]) -> None:
                 raise NotChecked("the first two atoms are not 1 and the index")
             continue
         if not a.fn:
+            if a.operands or a.lo or a.hi or a.whole or a.attrs or a.n_free < 0:
+                raise NotChecked(f"atom {k} is an unknown with a definition")
             continue
         if not 0 <= a.n_free <= len(a.lo) == len(a.hi) or not set(a.whole) <= set(range(len(a.lo))):
             raise NotChecked(f"atom {k} has variables that do not fit")
+        if not all(at_least(a.hi[q], a.lo[q]) for q in a.bound):
+            raise NotChecked(f"atom {k} has a reduction that ends before it starts")
         for op in a.operands:
             _well_formed(atoms, k, op, len(a.lo))
 

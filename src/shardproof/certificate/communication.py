@@ -167,6 +167,9 @@ class Ranks:
         """``build`` at an index in which this rank's own coordinates are variables, so that the
         symbols in what it reads are those of the other rank. The own ones are put back."""
         own = {s: fresh() for a in axes for s in self._symbol(a)}
+        if any(s in symbols(x) for span in region.ranges.values() for x in span for s in own):
+            # What holds inside this rank's box need not hold for the rank that is read.
+            raise NotChecked("a piece that depends on the rank")
         mine = list(at)
         for sym, v in own.items():
             mine = [_lifted(x, sym, variable(v)) for x in mine]

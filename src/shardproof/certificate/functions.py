@@ -20,6 +20,7 @@ from shardproof.ops import base as alg
 
 INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
 MAX_SPREAD = 512
+SCALAR = "scalar"
 Matcher = Callable[[Read, Sequence[Sum]], bool]
 
 
@@ -34,7 +35,7 @@ class Functions:
 
     def __init__(self, algebra: Algebra) -> None:
         self.algebra, self.atoms = algebra, algebra.atoms
-        self.axes: dict[int, tuple[tuple[Size, bool], ...]] = {}
+        self.axes: dict[int, tuple[tuple[Size, bool], ...] | str] = {}
 
     # ---- scalar functions
 
@@ -85,6 +86,7 @@ class Functions:
                 parts.append(([(Product((), ((b, ONE),)), ONE)], e))
         for arg, e in parts:
             name = self._find(claimed, alg.LOG, lambda r, y=arg: self._argument(r, y, region))  # type: ignore[misc]
+            self._note_linear(name.atom, frozenset())
             out.append((Product((), ((name, ONE),)), e))
         return out
 
@@ -103,7 +105,7 @@ class Functions:
 
         def match(r: Read, mine: Sequence[Sum]) -> bool:
             d = self.atoms[r.atom]
-            if d.whole or d.bound:
+            if d.whole or d.bound or self.axes.setdefault(r.atom, SCALAR) != SCALAR:
                 return False
             named = [self.algebra.sum_of(self.algebra.operand(r, k, r.at), r.at) for k in range(len(mine))]
             orders = [named, named[::-1]] if a.commutative and len(named) == 2 else [named]
@@ -241,8 +243,18 @@ class Functions:
         factors = []
         for s, e in zip(sources, a.exponents, strict=True):
             x = spread(s, shape).read(region, at)
+            if e < 0:
+                self._divided_by(x)
             factors.append(x if e == 1 else self._power(x, e, region, claimed))
         return self.algebra.equal(times(factors), claimed, region)
+
+    def _divided_by(self, x: Sum) -> None:
+        """Note that the program divides by a value, so that it is not zero where both programs
+        are defined."""
+        for p, _ in x if len(x) == 1 else []:
+            for b, _ in self._factors(p):
+                if isinstance(b, Read):
+                    self.algebra.divisors.add(b.atom)
 
     def _power(self, x: Sum, e: Fraction, region: Region, claimed: Sum) -> Sum:
         if not x:
@@ -260,6 +272,8 @@ class Functions:
         unit = scaled(x, self.algebra.raised(lead, -ONE))
         name = self._find(claimed, "lin", lambda r: self.algebra.equal(
             unit, [(Product((), ((r, ONE),)), ONE)], region))  # fmt: skip
+        if e < 0:
+            self.algebra.divisors.add(name.atom)
         return [(Product((), ((name, e),)), self.algebra.raised(lead, e))]
 
     def _argument(self, r: Read, x: Sum, region: Region) -> bool:

@@ -64,6 +64,9 @@ def _boxes(s: Source) -> list[Box]:
             raise NotChecked("an expected output that is no rearrangement")
         ((b, _),) = terms[0][0].factors
         assert isinstance(b, Read)
+        walked = [v for a in b.at for v, _ in a[1]]
+        if len(set(walked)) != len(walked):
+            raise NotChecked("an expected output along a diagonal")
         out.append(tuple(_image(r, a) for a in b.at))
     return out
 

@@ -165,19 +165,21 @@ def _outside(region: Region, a: Aff, lo: Size, hi: Size) -> bool:
 
 
 def _border(region: Region, a: Aff, lo: Size, hi: Size) -> Split | None:
-    """A cut of the only variable of ``a`` at a border of ``[lo, hi)``."""
-    if len(a[1]) != 1:
+    """A cut of the variable of ``a`` with the largest stride at a border of ``[lo, hi)``, or one
+    that leaves a single value of it there."""
+    if not a[1]:
         return None
-    ((v, s),) = a[1]
+    v, s = max(a[1], key=lambda x: (_weight(x[1]), x[0]))
     first, last = region.ranges[v]
+    least = region.bounds(affine(a[0], {w: k for w, k in a[1] if w != v}))[0]
     if not at_least(s, 1):
         return None
     for border in (lo, hi):
         try:
-            at, rest = div_mod(border - a[0], s)
+            at, rest = div_mod(border - least, s)
         except Undecided:
             continue
-        at = at if rest == 0 else at + 1
-        if at_least(at, first + 1) and at_least(last - 1, at):
-            return Split(v, at)
+        for point in (at, at + 1) if rest != 0 or len(a[1]) > 1 else (at,):
+            if at_least(point, first + 1) and at_least(last - 1, point):
+                return Split(v, point)
     return None
