@@ -84,17 +84,22 @@ def unknown_name(name: str, names: Iterable[str], what: str, where: str) -> Inpu
     )
 
 
+_LAYER = re.compile(r"(.*?\.)(0|[1-9]\d*)(\..*)")
+_NUMBERED = re.compile(r"(.*?)(0|[1-9]\d*)()")
+
+
 def shown_names(names: Iterable[str]) -> str:
-    """Names for a line of a report; numbered ones are drawn together: ``w_{1-3, 7}, bias``."""
-    groups: dict[tuple[str, bool], list[int]] = {}
+    """Names for a line of a report; numbered ones are drawn together: ``w_{1-3, 7}, bias``,
+    ``layers.{0-31}.norm.weight``."""
+    groups: dict[tuple[str, str, bool], list[int]] = {}
     for name in names:
-        match = re.fullmatch(r"(.*?)(0|[1-9]\d*)", name)
-        numbers = groups.setdefault((match.group(1) if match else name, bool(match)), [])
-        numbers += [int(match.group(2))] if match else []
-    return ", ".join(_group(stem, numbers) for (stem, _), numbers in groups.items())
+        match = _LAYER.fullmatch(name) or _NUMBERED.fullmatch(name)
+        key = (match[1], match[3], True) if match else (name, "", False)
+        groups.setdefault(key, []).extend([int(match[2])] if match else [])
+    return ", ".join(_group(stem, end, numbers) for (stem, end, _), numbers in groups.items())
 
 
-def _group(stem: str, numbers: list[int]) -> str:
+def _group(stem: str, end: str, numbers: list[int]) -> str:
     runs: list[list[int]] = []
     for n in sorted(set(numbers)):
         if runs and runs[-1][-1] == n - 1:
@@ -103,5 +108,5 @@ def _group(stem: str, numbers: list[int]) -> str:
             runs.append([n])
     texts = [str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs]
     if len(set(numbers)) <= 1:
-        return stem + "".join(texts)
-    return f"{stem}{{{', '.join(texts)}}}"
+        return stem + "".join(texts) + end
+    return f"{stem}{{{', '.join(texts)}}}{end}"
