@@ -142,7 +142,7 @@ def summing(state, bucket):  # DDP reads the annotations
     flat = bucket.buffer()
     dist.all_reduce(flat)
     done = torch.futures.Future()
-    done.set_result(flat / dist.get_world_size())
+    done.set_result(flat / (1 if state else dist.get_world_size()))
     return done
 
 

@@ -44,7 +44,29 @@ def accumulated(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
     return total
 
 
-def sharded_optimizer(model: Any, optimizer: Any, **inputs: Any) -> Any:
+def equally_weighted(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
+    """The bug: uneven micro-batches count the same."""
+    parts = getattr(model, "parts", ((0, 4),))
+    total = torch.zeros(())
+    for a, b in parts:
+        loss = model(x[a:b], y[a:b]) / len(parts)
+        loss.backward()
+        total = total + loss.detach()
+    optimizer.step()
+    return total
+
+
+def wrong_part(model: Any, optimizer: Any, **inputs: Any) -> Any:
+    return sharded_optimizer(model, optimizer, shift=1, **inputs)
+
+
+def not_averaged(model: Any, optimizer: Any, **inputs: Any) -> Any:
+    return sharded_optimizer(model, optimizer, reduce=dist.ReduceOp.SUM, **inputs)
+
+
+def sharded_optimizer(
+    model: Any, optimizer: Any, shift: int = 0, reduce: Any = dist.ReduceOp.AVG, **inputs: Any
+) -> Any:
     """ZeRO-1 by hand: each rank updates its part of the flat parameters and gathers the rest."""
     loss = model(**inputs)
     loss.backward()
@@ -58,10 +80,10 @@ def sharded_optimizer(model: Any, optimizer: Any, **inputs: Any) -> Any:
         grads = torch.cat([q.grad.flatten() for q in params])
         pad = (0, -grads.numel() % n)
         mine = torch.empty((grads.numel() + pad[1]) // n)
-        dist.reduce_scatter_tensor(mine, F.pad(grads, pad), op=dist.ReduceOp.AVG)
+        dist.reduce_scatter_tensor(mine, F.pad(grads, pad), op=reduce)
         flat = F.pad(torch.cat([q.flatten() for q in params]), pad)
         new = torch.empty_like(flat)
-        dist.all_gather_into_tensor(new, flat.chunk(n)[me] - 0.1 * mine)
+        dist.all_gather_into_tensor(new, flat.chunk(n)[(me + shift) % n] - 0.1 * mine)
         at = 0
         for q in params:
             q.copy_(new[at : at + q.numel()].view_as(q))

@@ -84,6 +84,31 @@ def test_a_collective_that_the_recorder_does_not_see_is_refused() -> None:
                 distributed=True)  # fmt: skip
 
 
+def test_writing_to_memory_in_flight_is_refused() -> None:
+    def races(x: Any) -> Any:
+        y = x.clone()
+        work = dist.all_reduce(y, async_op=True)
+        y.add_(1.0)
+        work.wait()
+        return y
+
+    def chunked(x: Any) -> Any:
+        y = x.clone()
+        works = [dist.all_reduce(part, async_op=True) for part in y.chunk(2)]
+        for work in works:
+            work.wait()
+        return y.add_(1.0)
+
+    def run(program: Any) -> Any:
+        return capture(lambda mesh, rank: program, (Example("x", (4,)),), Step(),
+                       axes=(("tp", 2),), distributed=True)  # fmt: skip
+
+    with pytest.raises(InputError, match="before its wait") as caught:
+        run(races)
+    assert "races" in caught.value.where
+    assert run(chunked).lowered.collectives == {"all_reduce": 2}
+
+
 def test_a_live_mesh_needs_numbers() -> None:
     spec = Spec(
         sequential=lambda: branches,

@@ -141,3 +141,33 @@ def test_ranks_equal_the_sequential_program(case: str) -> None:
     assert replayed(spec) < TOLERANCE
     # See test_engine_gaps.py.
     assert infer(spec.resolve()).holds == (case not in UNPROVED)
+
+
+def summed(mesh: Any, rank: int) -> Any:
+    """DDP whose hook forgets to divide."""
+    wrapped = p.nn.parallel.DistributedDataParallel(p.Mlp(), bucket_cap_mb=1)
+    wrapped.register_comm_hook(2, p.summing)
+    return wrapped
+
+
+TWINS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "equal weights": (
+        "uneven accumulation", {"step": steps.equally_weighted}, "equally_weighted",
+    ),
+    "wrong part of the parameters": (
+        "sharded optimizer", {"step": steps.wrong_part}, "sharded_optimizer",
+    ),
+    "sum instead of mean": (
+        "sharded optimizer", {"step": steps.not_averaged}, "forward",
+    ),
+    "ddp without the mean": ("ddp, hook", {"distributed": summed}, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_wrong_twins_are_refuted(twin: str) -> None:
+    case, change, function = TWINS[twin]
+    verdict = Spec(name=twin, **{**CASES[case], **change}).check()
+    assert verdict.status == "refuted"
+    spans = [f.primary for f in verdict.findings if f.primary is not None]
+    assert any(function in s.function for s in spans), spans

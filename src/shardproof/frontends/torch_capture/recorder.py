@@ -22,6 +22,7 @@ from shardproof.errors import InputError
 from shardproof.frontends.fx_lexer import Ref
 from shardproof.frontends.fx_types import FxType
 from shardproof.frontends.torch_capture import c10d, expansions
+from shardproof.frontends.torch_capture.flights import Flights
 from shardproof.frontends.torch_capture.functional import is_composite, twin, written
 from shardproof.frontends.torch_capture.memory import Memory, dtype_name, fx_type
 from shardproof.frontends.torch_capture.patches import Watch
@@ -54,7 +55,7 @@ class Recorder(TorchDispatchMode):
         self.groups: dict[str, tuple[int, ...]] = {}
         self.recorded: Counter[str] = Counter()
         self.watch = watch
-        self._flying: dict[int, list[tuple[torch.Tensor, Ref]]] = {}
+        self._flights = Flights()
         self._keep: list[Any] = []
         watch.waited = self._waited
 
@@ -136,6 +137,7 @@ class Recorder(TorchDispatchMode):
                  if isinstance(t, torch.Tensor)]  # fmt: skip
         if func.namespace in _COMMUNICATION:
             self.recorded[func._opname] += 1
+        self._flights.check_write(goals, self.statements.origin)
         if str(func) in _OVERWRITES:
             return self._overwriting(func, args, kwargs)
         target, drop = twin(func)
@@ -255,6 +257,7 @@ class Recorder(TorchDispatchMode):
         before = len(self.statements.all)
         c10d.record(call)
         self.recorded["c10d"] += 1
+        self._flights.check_write([t for t, _ in call.results], self.statements.origin)
         for t, ref in call.results:
             self.memory.write(t, ref)
             self._keep.append(t)
@@ -263,12 +266,13 @@ class Recorder(TorchDispatchMode):
         made = {s.name for s in self.statements.all[before:]} & self.statements.effects
         self.statements.asynchronous |= made
         flying = [(t, ref) for t, ref in call.results if ref.name in made]
-        self._flying[work.seq_id] = flying
+        tensors = [t for t in tree_leaves(arguments) if isinstance(t, torch.Tensor)]
+        self._flights.start(work.seq_id, name.strip("_"), self.statements.origin, flying, tensors)
         return out
 
     def _waited(self, seq: int) -> None:
         """``Work.wait()``: what the collective wrote may be read from here on."""
-        for t, ref in self._flying.pop(seq, ()):
+        for t, ref in self._flights.land(seq):
             self.statements.origin = self.provenance.origin()
             done = self.statements.call(
                 "_c10d_functional.wait_tensor.default", (ref,), {}, fx_type(t)
