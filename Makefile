@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
-.PHONY: demo demo-live test test-slow lint bench test-elastic clean help
+.PHONY: demo demo-live test test-slow lint bench bench-elastic test-elastic clean help
 
 help:
 	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-slow     the long tests that make test leaves out"
 	@echo "make lint          the first three of these"
 	@echo "make bench         check every packaged graph pair, with times and memory"
+	@echo "make bench-elastic planner, simulation and training figures (about 40 minutes)"
 	@echo "make test-elastic  the tests of the elastic trainer alone"
 	@echo "make clean         remove .venv and caches"
 
@@ -38,8 +39,11 @@ test-slow: $(VENV)/.dev
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/graphs.py
 
+bench-elastic: $(VENV)/.dev
+	$(BIN)/python benchmarks/elastic.py --json elastic.json
+
 test-elastic: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "slow or not slow" --timeout 1800 tests/elastic
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "slow or not slow" --timeout 1800 tests/elastic
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
@@ -59,11 +63,11 @@ $(VENV)/.core: $(VENV)/.made pyproject.toml
 	@touch $@
 
 $(VENV)/.torch: $(VENV)/.core pyproject.toml
-	@echo "Installing PyTorch for the live capture (CPU build where pip is told so)."
-	@$(PIP) --editable '.[torch]'
+	@echo "Installing PyTorch 2.13.0 for the live capture (CPU build where pip is told so)."
+	@$(PIP) --editable '.[torch]' torch==2.13.0
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core pyproject.toml
-	@echo "Installing the tools for tests; pip downloads pytest, mypy, ruff and torch (CPU build)."
+	@echo "Installing the tools for tests; pip downloads pytest, mypy, ruff, jax, torch and more."
 	@$(PIP) --editable '.[dev]'
 	@touch $@

@@ -180,3 +180,10 @@ def test_quick_commands_import_nothing_heavy(arguments: list[str]) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_errors_of_the_elastic_half_are_one_line() -> None:
+    done = run("elastic", "report", "no-such-run")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -152,8 +152,14 @@ def run_tokens(tokens: list[str]) -> int:
         from shardproof.cli.internal import describe
 
         _show_traceback(tokens)
-        sys.stderr.write(describe(error))
+        sys.stderr.write(f"error: {error}\n" if _is_elastic(error) else describe(error))
         return 2
+
+
+def _is_elastic(error: Exception) -> bool:
+    """Whether the elastic half raised it on purpose; its errors exist only once it is imported."""
+    module = sys.modules.get("shardproof.elastic.errors")
+    return module is not None and isinstance(error, module.ElasticError)
 
 
 def _show_traceback(tokens: list[str]) -> None:

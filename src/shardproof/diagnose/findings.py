@@ -106,17 +106,13 @@ class Findings:
     ) -> None:
         if key in merged:
             order, finding = min(merged[key][0], order), merged[key][1]
-        rank_of = self.inf.problem.distributed.graphs[j.graph].rank
-        ranks = [j.graph] if not self.inf.symbolic_ranks else []
-        for r in (finding.ranks and ranks) or ranks:
-            if r not in finding.ranks:
-                finding.ranks.append(r)
+        if not self.inf.symbolic_ranks and j.graph not in finding.ranks:
+            finding.ranks.append(j.graph)
         name = j.obligation.seq_output
         if name not in finding.affected:
             finding.affected.append(name)
         finding.ranks.sort()
         merged[key] = (order, finding)
-        del rank_of
 
     def _uncovered(self, j: Judged) -> Finding:
         code = lookup("SP120")
