@@ -8,11 +8,12 @@ function of their bounds, which is zero or not; so partial sums never have to be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, Union
+from typing import Any
 
-from shardproof.certificate.claims import IOTA, UNIT, Atom, Interval, Label, Lin, Term, innermost
+from shardproof.certificate.canonical import Canonical
+from shardproof.certificate.claims import IOTA, UNIT, Atom, Label, Lin, Term
 from shardproof.certificate.exact import (
     ONE,
     Aff,
@@ -24,7 +25,6 @@ from shardproof.certificate.exact import (
     is_zero,
     over,
     quotient,
-    replace,
     total,
     variable,
 )
@@ -43,11 +43,10 @@ from shardproof.certificate.products import (
     term_of,
 )
 from shardproof.certificate.region import Range, Region, fresh
-from shardproof.ir.sizes import Poly, Size, Undecided, at_least, div_mod
+from shardproof.ir.sizes import Poly, Size, at_least
 from shardproof.ops.base import EXP, LOG
 
 MAX_TERMS = 4000
-MAX_GRID = 20000
 MAX_POWER = 64
 MAX_WORK = 3_000_000
 
@@ -67,6 +66,7 @@ class Algebra:
         self.assumed: dict[str, None] = {}
         self.guarding = Guarding(self.known)
         self.work = 0
+        self.canonical = Canonical(atoms, self.splits)
 
     def assume(self, text: str) -> None:
         """Note a fact that the proof rests on."""
@@ -126,8 +126,7 @@ class Algebra:
         d = self.atoms[b.atom]
         if d.fn == "lin":
             return [
-                (Product(p.ranges, (*rest, (self.read(t, b.at), ONE))), c)
-                for t, c in d.operands[0]
+                (Product(p.ranges, (*rest, (self.read(t, b.at), ONE))), c) for t, c in d.operands[0]
             ]
         ranges, at = self.bound_variables(b)
         factors: list[tuple[Base, Fraction]] = []
@@ -159,17 +158,17 @@ class Algebra:
         if label[0] != "in":
             return d.fn == "sum"
         op = d.operands[label[2]]
-        if d.fn in ("prod", "sum"):
-            linear = op[0][1] == 1
-        else:
-            linear = label[2] in self.linear.get(atom, ())
+        named = d.fn in ("prod", "sum")
+        linear = op[0][1] == 1 if named else label[2] in self.linear.get(atom, ())
         return linear and not op[0][0].restr and self.splits(op[0][0].atom, label[3])
 
     # ---- is a sum zero
 
     def equal(self, a: Sum, b: Sum, region: Region) -> bool:
         """Whether two sums are equal on the whole region."""
-        return self.zero([*a, *((p, -c) if isinstance(c, Fraction) else (p, _minus(c)) for p, c in b)], region)
+        return self.zero(
+            [*a, *((p, -c) if isinstance(c, Fraction) else (p, _minus(c)) for p, c in b)], region
+        )
 
     def zero(self, terms: Sum, region: Region) -> bool:
         """Whether a sum is zero on the whole region (False: not shown)."""
@@ -182,10 +181,10 @@ class Algebra:
                 raise NotChecked("more comparisons than are allowed")
             groups: dict[Any, list[tuple[Product, dict[Any, Range], Coef]]] = {}
             for p, c in self.simplified(terms, region):
-                key, boxes = self.canonical(p)
+                key, boxes = self.canonical.key(p)
                 groups.setdefault(key, []).append((p, boxes, c))
             terms = [
-                (p, c) for g in groups.values() if not self.cancels(g) for p, _, c in g
+                (p, c) for g in groups.values() if not self.canonical.cancels(g) for p, _, c in g
             ]
             if not terms:
                 return True
@@ -260,21 +259,21 @@ class Algebra:
             elif isinstance(b, AtLeast):
                 b = _threshold(b.base, b.least)
             acc[b] = acc[b] + e if b in acc else e
-        factors = []
+        factors: list[Factor] = []
         for b, e in acc.items():
             if e == 0:
-                if not isinstance(b, Exp):
-                    self._nonzero(b)
-                continue
-            if isinstance(b, Exp):
-                factors.append((b, e))
-                continue
-            if e != 1 and self._is_boolean(b):
-                if e < 0:
-                    raise NotChecked("a division by a condition")
-                e = ONE
-            factors.append((b, e))
+                self._nonzero(b)
+            else:
+                factors.append((b, self._power(b, e)))
         return Product(p.ranges, tuple(factors))
+
+    def _power(self, b: Base, e: Fraction) -> Fraction:
+        """The power of a factor; that of a condition is 1."""
+        if e == 1 or isinstance(b, Exp) or not self._is_boolean(b):
+            return e
+        if e < 0:
+            raise NotChecked("a division by a condition")
+        return ONE
 
     def exponential(self, r: Read) -> list[Factor] | None:
         """``exp(sum of c t) = product of exp(t) ** c``, for an atom that is an exponential."""
@@ -339,11 +338,11 @@ class Algebra:
             whole = len(d.attrs) == 1 and type(d.attrs[0]) in (int, Poly)
             if len(d.operands) == 1 and c == 1 and whole and not r.restr:
                 return _threshold(self.read(t, r.at), d.attrs[0])
-        if d.fn == "eq":
-            if len(d.operands) == 2 and all(len(x) == 1 and x[0][1] == 1 for x in d.operands):
-                t, u = d.operands[0][0][0], d.operands[1][0][0]
-                if u.atom == IOTA and not r.restr:
-                    return Equal(self.read(t, r.at), self.read(u, r.at).at[0])
+        single = all(len(x) == 1 and x[0][1] == 1 for x in d.operands)
+        if d.fn == "eq" and single and len(d.operands) == 2:
+            t, u = d.operands[0][0][0], d.operands[1][0][0]
+            if u.atom == IOTA and not r.restr:
+                return Equal(self.read(t, r.at), self.read(u, r.at).at[0])
         if d.fn in ("ge", "eq"):
             raise NotChecked("a guard of another form")
         return r
@@ -380,6 +379,8 @@ class Algebra:
 
     def _nonzero(self, b: Base) -> None:
         """``x / x = 1`` rests on an assumption unless ``x`` is positive."""
+        if isinstance(b, Exp):
+            return
         if not isinstance(b, Read):
             raise NotChecked("a division by a condition")
         if not self.positive(b.atom):
@@ -394,76 +395,6 @@ class Algebra:
         if atom == UNIT or d.fn == EXP:
             return True
         return d.fn in ("prod", "sum") and all(self.positive(x[0][0].atom) for x in d.operands)
-
-    # ---- one name for products that differ in the intervals of their sums only
-
-    def canonical(self, p: Product) -> tuple[Any, dict[Any, Range]]:
-        """A key that is equal for equal products up to intervals, and the intervals."""
-        ranges = {v: (a, b) for v, a, b in p.ranges}
-        rows = [[list(affs(b)), b, e] for b, e in p.factors]
-        if len(ranges) > 1:
-            _merge(ranges, [a for row in rows for a in [row]])
-        order = sorted(range(len(rows)), key=lambda k: self._rank(rows, k, ranges))
-        names: dict[int, Aff] = {}
-        boxes: dict[Any, Range] = {}
-        if ranges:
-            every = [a for k in order for a in rows[k][0]]
-            alone = [a for a in every if sum(v in ranges for v, _ in a[1]) == 1]
-            for a in (*alone, *every):
-                _number(a, ranges, names, boxes)
-        key = []
-        for place, k in enumerate(order):
-            at, b, e = rows[k]
-            head = self._head(b, e, place, boxes)
-            key.append((head, e, tuple(replace(a, names) for a in at)))
-        return tuple(key), boxes
-
-    def _head(self, b: Base, e: Fraction, place: int, boxes: dict[Any, Range]) -> Any:
-        if isinstance(b, Exp):
-            return ("exp", b.inner.atom, b.inner.restr)
-        if isinstance(b, AtLeast):
-            return ("ge", b.base.atom, b.base.restr, b.least)
-        if isinstance(b, Equal):
-            return ("eq", b.base.atom, b.base.restr)
-        kept = []
-        for label, lo, hi in b.restr:
-            if e == 1 and self.splits(b.atom, label):
-                boxes[place, b.atom, label] = (lo, hi)
-            else:
-                kept.append((label, lo, hi))
-        return ("read", b.atom, tuple(kept))
-
-    @staticmethod
-    def _rank(rows: list[Any], k: int, ranges: Mapping[int, Range]) -> Any:
-        at, b, e = rows[k]
-        atom, kind = term_of(b).atom, type(b).__name__
-        alike = sum(1 for r in rows if type(r[1]) is type(b) and r[2] == e)
-        if alike < 2:
-            return (kind, atom, e, "")
-        free = [
-            (str(a[0]) if not any(v in ranges for v, _ in a[1]) else "",
-             [(v if v not in ranges else 0, str(s)) for v, s in a[1]])
-            for a in at
-        ]  # fmt: skip
-        return (kind, atom, e, str(free))
-
-    def cancels(self, group: list[tuple[Product, dict[Any, Range], Coef]]) -> bool:
-        """Whether a step function of the intervals is zero everywhere."""
-        first = group[0][1]
-        if all(boxes == first for _, boxes, _ in group[1:]):
-            left: Coef = Fraction(0)
-            for _, _, c in group:
-                left = coef_plus(left, c)
-            return is_zero(left)
-        dims = list(dict.fromkeys(d for _, boxes, _ in group for d in boxes))
-        spans = [[boxes.get(d) or self._whole(d) for d in dims] for _, boxes, _ in group]
-        return _steps_vanish(spans, [c for _, _, c in group])
-
-    def _whole(self, dim: Any) -> Range:
-        if isinstance(dim, int):
-            raise NotChecked("sums over different indices")
-        atom, q = innermost(self.atoms, dim[1], dim[2])
-        return self.atoms[atom].lo[q], self.atoms[atom].hi[q]
 
 
 # ------------------------------------------------------------------ helpers
@@ -491,90 +422,3 @@ def _collected(terms: Sum) -> Sum:
     for p, c in terms:
         acc[p] = coef_plus(acc[p], c) if p in acc else c
     return [(p, c) for p, c in acc.items() if not is_zero(c)]
-
-
-def _merge(ranges: dict[int, Range], rows: list[Any]) -> None:
-    """Two indices that are everywhere read as the digits of one become that one."""
-    again = True
-    while again:
-        again = False
-        for u in list(ranges):
-            for v in list(ranges):
-                if u != v and _digits_of_one(u, v, ranges, rows):
-                    n = ranges[v][1]
-                    (a, b) = ranges.pop(u)
-                    ranges[v] = (a * n, b * n)
-                    for row in rows:
-                        row[0] = [_drop(x, u) for x in row[0]]
-                    again = True
-                    break
-            if again:
-                break
-
-
-def _digits_of_one(u: int, v: int, ranges: Mapping[int, Range], rows: list[Any]) -> bool:
-    lo, n = ranges[v]
-    if lo != 0:
-        return False
-    for row in rows:
-        for _, slopes in row[0]:
-            s = dict(slopes)
-            if (u in s or v in s) and (u not in s or v not in s or s[u] != s[v] * n):
-                return False
-    return True
-
-
-def _drop(a: Aff, u: int) -> Aff:
-    return a[0], tuple(x for x in a[1] if x[0] != u)
-
-
-def _number(
-    a: Aff, ranges: Mapping[int, Range], names: dict[int, Aff], boxes: dict[Any, Range]
-) -> None:
-    """Name the summed indices of an index function; each is moved so that the function has no
-    offset left that its stride divides."""
-    c = a[0]
-    new = [(v, s) for v, s in a[1] if v in ranges and v not in names]
-    if len(new) > 1:
-        new.sort(key=lambda x: (-len(str(x[1])), str(x[1])))
-    for v, s in new:
-        try:
-            shift, c = div_mod(c, s)
-        except Undecided:
-            shift = 0
-        name = -1 - len(names)
-        names[v] = (-shift, ((name, 1),))
-        lo, hi = ranges[v]
-        boxes[name] = (lo + shift, hi + shift)
-
-
-def _steps_vanish(spans: list[list[Range]], coefs: Iterable[Coef]) -> bool:
-    cells: dict[tuple[int, ...], Coef] = {}
-    borders = [_ordered([x for row in spans for x in row[d]]) for d in range(len(spans[0]))]
-    for row, c in zip(spans, coefs, strict=True):
-        grid: list[tuple[int, ...]] = [()]
-        for (a, b), points in zip(row, borders, strict=True):
-            steps = range(points.index(a), points.index(b))
-            grid = [(*g, k) for g in grid for k in steps]
-            if len(grid) > MAX_GRID:
-                raise NotChecked("too many intervals")
-        for g in grid:
-            cells[g] = coef_plus(cells[g], c) if g in cells else c
-    return all(is_zero(c) for c in cells.values())
-
-
-def _ordered(points: list[Size]) -> list[Size]:
-    out: list[Size] = []
-    for x in points:
-        k = 0
-        while k < len(out) and out[k] != x and at_least(x, out[k]):
-            k += 1
-        if k < len(out) and out[k] == x:
-            continue
-        if k < len(out) and not at_least(out[k], x):
-            raise NotChecked("intervals whose order is not known")
-        out.insert(k, x)
-    return out
-
-
-__all__ = ["Algebra", "NamedTuple", "Union"]

@@ -12,16 +12,17 @@ from typing import Any
 
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import Claims, Meaning, well_formed, well_formed_atoms
-from shardproof.certificate.communication import Ranks, concrete, reduction
+from shardproof.certificate.communication import concrete
 from shardproof.certificate.discrete import Discrete
 from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
 from shardproof.certificate.extrema import over_dims
 from shardproof.certificate.fold import check_fold
 from shardproof.certificate.functions import Functions
-from shardproof.certificate.outputs import check_cover
+from shardproof.certificate.judge import Judge
 from shardproof.certificate.products import Sum
+from shardproof.certificate.ranks import Ranks
 from shardproof.certificate.region import Region, Split, fresh
-from shardproof.certificate.rules import Source, meaning_source, simple, unit
+from shardproof.certificate.rules import VIEWS, Source, meaning_source, simple, unit
 from shardproof.certificate.schedule import Walk, waits
 from shardproof.ir.builder import Builder
 from shardproof.ir.check import check_graph
@@ -29,10 +30,9 @@ from shardproof.ir.graph import Graph, Mesh, Node, Value
 from shardproof.ir.sizes import Undecided
 from shardproof.ops import base as alg
 from shardproof.ops.numbers import exact
-from shardproof.spec.problem import Obligation, Problem
+from shardproof.spec.problem import Problem
 
 MAX_REGIONS = 4096
-VIEWS = (alg.Identity, alg.Reshape, alg.Permute, alg.Slice, alg.Concat, alg.Expand)
 Fits = Callable[[Region, Sequence[Aff], Sum], bool]
 
 
@@ -68,7 +68,9 @@ def check(
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, RecursionError) as e:
         # The certificate does not have the form that a step needs.
         return Outcome(f"not checked: {run.where}: malformed ({type(e).__name__})", steps=run.steps)
-    return Outcome("", sorted({*claims.assumed, *run.algebra.assumed, *run.discrete.assumed}), run.steps)
+    return Outcome(
+        "", sorted({*claims.assumed, *run.algebra.assumed, *run.discrete.assumed}), run.steps
+    )
 
 
 class Checker:
@@ -124,7 +126,7 @@ class Checker:
                     self.meeting(kind, members)
         for ob in self.problem.obligations:
             self.where = f"output {ob.seq_output}"
-            self.obligation(ob)
+            Judge(self, ob).check()
 
     def well_typed(self, g: Graph) -> None:
         flaws = check_graph(g, alg.infer_types)
@@ -289,9 +291,7 @@ class Checker:
                 self.no_pieces(self.claim(table, v))
                 continue
             m = self.claim(table, v)
-            key = ("bind", id(m), k if self.mesh is None else None, v.name)
             self.equals(m, values[out])
-            del key
             self.no_pieces(m)
 
     def node(self, where: str, node: Node, table: dict[Value, Meaning]) -> None:
@@ -307,7 +307,7 @@ class Checker:
         for k, rule in enumerate(op.algebra(types, node.attrs)):
             v = node.outputs[k]
             attrs = tuple(sorted((a, repr(x)) for a, x in node.attrs.items()))
-            key = (node.op, attrs, k, types, tuple(id(m) for m in operands))
+            key: Any = (node.op, attrs, k, types, tuple(id(m) for m in operands))
             if isinstance(rule, alg.Opaque | alg.Undefined):
                 key = ("value", id(v))
             if (key, id(table[v])) in self.checked:
@@ -330,7 +330,7 @@ class Checker:
                 self.undefined |= {t.atom for c in table[v].cells for t, _ in c.lin}
             self.claim(table, v)
         # What is computed from undefined contents is undefined: they need not cancel.
-        lost = not isinstance(rule, VIEWS) and any(map(self.no_number, operands))
+        lost = not isinstance(rule, (alg.Identity, *VIEWS)) and any(map(self.no_number, operands))
         if lost and not self.no_number(table[v]):
             raise NotChecked("undefined contents that cancel")
 
@@ -416,7 +416,11 @@ class Checker:
         ):
             raise NotChecked("a reduction of undefined contents")
         made = concrete(
-            self.algebra, kind, sources, [n.attrs for _, n in members], [n.inputs[0].type for _, n in members]
+            self.algebra,
+            kind,
+            sources,
+            [n.attrs for _, n in members],
+            [n.inputs[0].type for _, n in members],
         )
         done: set[Any] = set()
         for t, (_, n), s in zip(tables, members, made, strict=True):
@@ -426,70 +430,3 @@ class Checker:
                 self.steps += 1
                 self.equals(m, s)
                 done.add((id(m), id(s)))
-
-    # ---- obligations
-
-    def obligation(self, ob: Obligation) -> None:
-        seq = self.problem.sequential.output(ob.seq_output)
-        if seq is None or all(g is None for g in ob.expected):
-            raise NotChecked("no rank returns it")
-        graphs = self.problem.distributed.graphs
-        found: dict[int, Value] = {}
-        for k, relation in enumerate(ob.expected):
-            if relation is not None:
-                self.well_typed(relation)
-                v = graphs[k].output(ob.dist_output)
-                if v is None:
-                    raise NotChecked("a rank does not return it")
-                found[k] = v
-                if self.no_number(self.claims.distributed[k][v]):
-                    raise NotChecked("an output with undefined contents")
-        if len(ob.expected) != len(graphs):
-            raise NotChecked("an obligation is not stated for every rank")
-        for k, v in found.items():
-            relation = ob.expected[k]
-            assert relation is not None
-            (one,) = relation.inputs
-            (out,) = relation.outputs
-            if one.shape != seq.shape or out is None:
-                raise NotChecked("the expected output is a part of another tensor")
-            want = self.through(relation, {one: self.source(self.claims.sequential[seq])})[out]
-            have = self.declared(ob, k, found, v.dtype)
-            if want.shape != have.shape:
-                raise NotChecked("the output has another shape than is expected")
-            self.compare(want, have)
-        check_cover(ob, seq, self.mesh, self.through)
-
-    def declared(self, ob: Obligation, k: int, found: dict[int, Value], dtype: str) -> Source:
-        """The output of graph ``k``, summed over the axes along which it is partial."""
-        tables = self.claims.distributed
-        inner = [a for a in ob.partial_over if self.mesh and a in dict(self.mesh.axes)]
-        outer = [a for a in ob.partial_over if a not in inner]
-
-        def one(g: int) -> Source:
-            s = self.source(tables[g][found[g]])
-            return self.ranks.reduced("sum", s, inner, dtype) if inner else s
-
-        if not outer:
-            return one(k)
-        mesh = self.problem.distributed.mesh
-        if self.problem.distributed.spmd or any(a not in dict(mesh.axes) for a in outer):
-            raise NotChecked("a sum over axes that the mesh does not have")
-        mine = mesh.coordinates(k)
-        group = [
-            g
-            for g in range(len(tables))
-            if all(c == mine[a] for a, c in mesh.coordinates(g).items() if a not in outer)
-        ]
-        return reduction(self.algebra, "sum", [one(g) for g in group], dtype)
-
-    def compare(self, want: Source, have: Source) -> None:
-        """Whether two tensors are equal everywhere."""
-        plain = tuple((n,) if n != 1 else () for n in want.shape)
-        boxes = ((0,) * sum(map(len, plain)), tuple(n for d in plain for n in d))
-        from shardproof.certificate.claims import Cell
-
-        whole = Meaning(plain, (Cell(boxes[0], boxes[1], ()),))
-        self.cells(
-            whole, lambda r, at, x: self.algebra.equal(want.read(r, at), have.read(r, at), r)
-        )

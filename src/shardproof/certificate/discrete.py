@@ -19,7 +19,16 @@ from shardproof.certificate.exact import ONE, Aff, Coef, NotChecked, const, quot
 from shardproof.certificate.functions import Functions
 from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum
 from shardproof.certificate.region import Region, Split
-from shardproof.certificate.rules import Source, number, scaled, simple, spread, times, under_sum, unit
+from shardproof.certificate.rules import (
+    Source,
+    number,
+    scaled,
+    simple,
+    spread,
+    times,
+    under_sum,
+    unit,
+)
 from shardproof.ir.graph import Value, is_bool, is_integer
 from shardproof.ir.sizes import Size, at_least, smax, smin
 from shardproof.ops import base as alg
@@ -68,7 +77,9 @@ class Discrete:
             return True
         if isinstance(rule, alg.Compare | alg.Logic | alg.Select):
             wide = [spread(s, v.shape) for s in sources]
-            run.cells(m, lambda r, at, x: self._arithmetic(rule, [s.read(r, at) for s in wide], r, x))
+            run.cells(
+                m, lambda r, at, x: self._arithmetic(rule, [s.read(r, at) for s in wide], r, x)
+            )
             return True
         return False
 
@@ -80,9 +91,7 @@ class Discrete:
             return run.source(m.base), m.pieces
         return run.source(m), pw.WHOLE if is_integer(dtype) or is_bool(dtype) else ()
 
-    def _same_view(
-        self, run: Checker, rule: alg.Algebra, view: View, m: Meaning, v: Value
-    ) -> None:
+    def _same_view(self, run: Checker, rule: alg.Algebra, view: View, m: Meaning, v: Value) -> None:
         assert m.base is not None
         moved = simple(rule, [view[0]], v.shape, self.algebra.assume)
         if moved is None or tuple(view[1]) != m.pieces:
@@ -105,8 +114,8 @@ class Discrete:
                 return bases, pw.combine(parts, lambda x: (
                     sum(k * a for k, (a, _) in zip(ks, x, strict=True)),
                     sum((k * d for k, (_, d) in zip(ks, x, strict=True)), c),
-                ))  # type: ignore[misc, return-value]  # fmt: skip
-            case alg.Monomial() if rule.exponents == (1, 1):
+                ))  # fmt: skip
+            case alg.Monomial() if len(parts) == 2 and all(e == 1 for e in rule.exponents):
                 return bases, pw.combine(parts, pw.times)
             case alg.Logic():
                 return bases, pw.combine(parts, lambda x: pw.logic(rule.kind, x))
@@ -125,9 +134,7 @@ class Discrete:
             if isinstance(rule.other, float):
                 raise NotChecked("an infinite integer")
             c = _whole(rule.other)
-            return bases, pw.combine(
-                parts, lambda x: (0, c) if pw.truth(x[1]) else x[0]
-            )
+            return bases, pw.combine(parts, lambda x: (0, c) if pw.truth(x[1]) else x[0])
         return bases, pw.combine(parts, lambda x: x[1] if pw.truth(x[0]) else x[2])
 
     def value(self, base: Sum, pieces: Sequence[Piece]) -> Sum:
@@ -190,10 +197,9 @@ class Discrete:
                 return False
         return self.algebra.equal(found, claimed, region)
 
-    def _comparison(
-        self, a: alg.Compare, x: Sequence[Sum], region: Region, claimed: Sum
-    ) -> Sum:
-        kind, attrs, swap, flip = a.kind, (), False, False
+    def _comparison(self, a: alg.Compare, x: Sequence[Sum], region: Region, claimed: Sum) -> Sum:
+        kind, swap, flip = a.kind, False, False
+        attrs: tuple[Any, ...] = ()
         if len(x) == 1:
             attrs = (a.value,)
         elif kind in ("gt", "lt"):  # a > b is not (b >= a)
@@ -208,9 +214,7 @@ class Discrete:
 
     # ---- lookups
 
-    def _lookup(
-        self, rule: alg.Algebra, sources: Sequence[Source], view: View, v: Value
-    ) -> Source:
+    def _lookup(self, rule: alg.Algebra, sources: Sequence[Source], view: View, v: Value) -> Source:
         base, pieces = view
         n = len(base.shape)
         match rule:
@@ -239,6 +243,7 @@ class Discrete:
                     hit = self._hits(base.read(r, at[:-1]), pieces, rows, at[-1], r)
                     old, new = sources[0].read(r, at), sources[2].read(r, at[:-1])
                     return [*old, *times([scaled(hit, -ONE), old]), *times([hit, new])]
+
         return Source(v.shape, read)
 
     def _inside(self, base: Sum, pieces: Sequence[Piece], rows: Size) -> list[Piece]:
@@ -272,8 +277,8 @@ class Discrete:
         out: Sum = []
         for p in self._inside(base, pieces, rows):
             if p.a == 0:
-                row = x.read(region, [*at[:dim], const(p.c), *at[dim:]])
-                out += times([self.where(base, p), row])
+                one = x.read(region, [*at[:dim], const(p.c), *at[dim:]])
+                out += times([self.where(base, p), one])
                 continue
             assert p.lo is not None
             assert p.hi is not None
@@ -291,9 +296,7 @@ class Discrete:
             out += under_sum(region, [p.hi - p.lo], build, [*at, *t.at])
         return out
 
-    def _hits(
-        self, base: Sum, pieces: Sequence[Piece], rows: Size, v: Aff, region: Region
-    ) -> Sum:
+    def _hits(self, base: Sum, pieces: Sequence[Piece], rows: Size, v: Aff, region: Region) -> Sum:
         """``[index == v]``."""
         t = self.single(base)
         out: Sum = []

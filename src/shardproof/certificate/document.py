@@ -32,7 +32,7 @@ Ratio = int | str | tuple[Number, Number]
 Walk = tuple[int, Number] | None
 
 
-class Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+class Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Base of the rows of the tables."""
 
 
@@ -156,9 +156,7 @@ def problems(doc: Document) -> tuple[Problem, Problem]:
 
     def problem(program: Program, relation: list[int], obs: list[Obligation]) -> Problem:
         graphs = [g for k in relation if (g := reader.shared(k)) is not None]
-        return Problem(
-            doc.name, sequential, program, graphs, obs, assumptions, list(doc.left_out)
-        )
+        return Problem(doc.name, sequential, program, graphs, obs, assumptions, list(doc.left_out))
 
     original = problem(
         Program(mesh, [reader.new(k) for k in doc.graphs], spmd=doc.spmd), doc.relation, obligations

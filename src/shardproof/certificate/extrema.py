@@ -54,13 +54,13 @@ def _is_operand(
     inner = dict(zip(dims, r.index, strict=True))
     outer = iter(at)
     index = []
-    for d in range(len(s.shape)):
-        index.append(inner[d] if d in inner else next(outer))
-        if d in inner and keepdim:
+    for dim in range(len(s.shape)):
+        index.append(inner[dim] if dim in inner else next(outer))
+        if dim in inner and keepdim:
             next(outer)
     flat = const(0)
-    for d in dims:
-        flat = total(((flat, s.shape[d]), (inner[d], 1)))
+    for dim in dims:
+        flat = total(((flat, s.shape[dim]), (inner[dim], 1)))
     d = algebra.atoms[name.atom]
     mine = {label[2]: (lo, hi) for label, lo, hi in name.restr if label[0] == d.fn}
     spans = [mine.get(q, (d.lo[q], d.hi[q])) for q in d.bound]
@@ -130,7 +130,9 @@ def _union(spans: list[tuple[Size, Size]]) -> tuple[Size, Size]:
     return lo, hi
 
 
-def shortened(algebra: Algebra, r: Read, label: tuple[object, ...], span: tuple[Size, Size]) -> Read:
+def shortened(
+    algebra: Algebra, r: Read, label: tuple[object, ...], span: tuple[Size, Size]
+) -> Read:
     """An extremum over an interval; a complete one is no restriction."""
     atom, q = innermost(algebra.atoms, r.atom, label)
     d = algebra.atoms[atom]

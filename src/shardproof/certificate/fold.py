@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardproof.certificate.exact import NotChecked
-from shardproof.ir.graph import Attrs, Graph, Mesh, Node, Program, Value
+from shardproof.ir.graph import Graph, Mesh, Node, Program, Value
 from shardproof.ir.sizes import Poly, Size, Symbol, only_symbol, substitute
 from shardproof.spec.problem import Problem
 
@@ -89,6 +89,10 @@ def check_fold(original: Problem, evaluated: Problem) -> None:
         for r in ranks:
             same_graph(program.graphs[k], original.distributed.graphs[r], members, r)
             same_graph(evaluated.relation[k], original.relation[r], members, r)
+    _same_obligations(original, evaluated, members)
+
+
+def _same_obligations(original: Problem, evaluated: Problem, members: Members) -> None:
     if len(original.obligations) != len(evaluated.obligations):
         raise NotChecked("an obligation is missing")
     for ob, mine in zip(original.obligations, evaluated.obligations, strict=True):

@@ -11,7 +11,16 @@ from fractions import Fraction
 from itertools import product as choices
 
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.exact import ONE, Aff, Coef, NotChecked, coef_times, const, total, variable
+from shardproof.certificate.exact import (
+    ONE,
+    Aff,
+    Coef,
+    NotChecked,
+    coef_times,
+    const,
+    total,
+    variable,
+)
 from shardproof.certificate.products import Exp, Factor, Product, Read, Sum
 from shardproof.certificate.region import Region, Split, digits, fresh
 from shardproof.certificate.rules import Source, label_sizes, scaled, spread, times, unit
@@ -94,11 +103,13 @@ class Functions:
         """The factors of a product, with named products opened."""
         while True:
             p = self.algebra.combined(p)
-            k = next((k for k, (b, e) in enumerate(p.factors) if isinstance(b, Read)
-                      and self.atoms[b.atom].fn == "prod" and self.algebra.opens(b, e)), None)  # fmt: skip
-            if k is None:
+            for k, (b, e) in enumerate(p.factors):
+                named = isinstance(b, Read) and self.atoms[b.atom].fn == "prod"
+                if named and self.algebra.opens(b, e):
+                    ((p, _),) = self.algebra.opened(p, k)
+                    break
+            else:
                 return list(p.factors)
-            ((p, _),) = self.algebra.opened(p, k)
 
     def scalar(self, a: alg.Pointwise, args: Sequence[Sum], region: Region, claimed: Sum) -> Sum:
         """The function of the operands, spelled with the names of the claimed value."""
@@ -107,7 +118,10 @@ class Functions:
             d = self.atoms[r.atom]
             if d.whole or d.bound or self.axes.setdefault(r.atom, SCALAR) != SCALAR:
                 return False
-            named = [self.algebra.sum_of(self.algebra.operand(r, k, r.at), r.at) for k in range(len(mine))]
+            named = [
+                self.algebra.sum_of(self.algebra.operand(r, k, r.at), r.at)
+                for k in range(len(mine))
+            ]
             orders = [named, named[::-1]] if a.commutative and len(named) == 2 else [named]
             return any(self._same(mine, o, region) for o in orders)
 
@@ -122,15 +136,14 @@ class Functions:
     ) -> Sum:  # fmt: skip
         """The function with operands in linear places expanded term by term, each replaced by the
         claimed term that it is."""
+        wide: list[list[tuple[Sum, Coef]]]
         wide = [[([(p, ONE)], c) for p, c in x] if k in linear else [(x, ONE)]
                 for k, x in enumerate(args)]  # fmt: skip
         found: Sum = []
-        names = [r for r in _reads(claimed) if self._is(r, fn, attrs, len(args))]
-        count = 0
+        names = [r for r in self._inside(claimed, 3) if self._is(r, fn, attrs, len(args))]
+        if product(len(x) for x in wide) > MAX_SPREAD:
+            raise NotChecked("a function of sums with too many terms")
         for combo in choices(*wide):
-            count += 1
-            if count > MAX_SPREAD:
-                raise NotChecked("a function of sums with too many terms")
             c: Coef = ONE
             for _, k in combo:
                 c = coef_times(c, k)
@@ -174,7 +187,10 @@ class Functions:
             try:
                 here = dict(zip(a.output, at, strict=True))
                 inside = here | dict(zip(whole, inner.index, strict=True)) | {alg.ONE: const(0)}
-                args = [s.read(inner, [inside[x] for x in ls]) for s, ls in zip(mine, labels, strict=True)]
+                args = [
+                    s.read(inner, [inside[x] for x in ls])
+                    for s, ls in zip(mine, labels, strict=True)
+                ]
                 axes = [(x, sizes[x], inside[x], here.get(x)) for x in whole]
                 match = self._whole(inner, axes)
                 found = self._expanded(external(a.fn), a.attrs, args, linear, claimed, match)
@@ -187,9 +203,7 @@ class Functions:
                     raise NotChecked("a whole axis in several pieces") from None
                 inner = parts[0]
 
-    def _whole(
-        self, inner: Region, axes: Sequence[tuple[str, Size, Aff, Aff | None]]
-    ) -> Matcher:
+    def _whole(self, inner: Region, axes: Sequence[tuple[str, Size, Aff, Aff | None]]) -> Matcher:
         def match(r: Read, mine: Sequence[Sum]) -> bool:
             values = self._variables(r, inner, axes)
             if values is None:
@@ -296,7 +310,9 @@ class Functions:
                 fn = self.atoms[b.atom].fn
                 if depth and fn in ("prod", "lin") and (fn == "prod" or e == 1) and not b.restr:
                     alone = Product(p.ranges, (p.factors[k],)) if fn == "prod" else p
-                    yield from self._inside(self.algebra.opened(alone, 0 if fn == "prod" else k), depth - 1)
+                    yield from self._inside(
+                        self.algebra.opened(alone, 0 if fn == "prod" else k), depth - 1
+                    )
 
 
 def _reads(terms: Sum) -> list[Read]:

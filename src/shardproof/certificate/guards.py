@@ -15,7 +15,7 @@ from itertools import combinations
 
 from shardproof.certificate.claims import IOTA
 from shardproof.certificate.exact import ONE, Aff, NotChecked, const, minus, replace, total
-from shardproof.certificate.products import AtLeast, Equal, Factor, Product, Read, Sum, affs, moved
+from shardproof.certificate.products import AtLeast, Equal, Factor, Product, Sum, affs, moved
 from shardproof.certificate.region import Range, Region, Split
 from shardproof.ir.sizes import Size, at_least, smax, smin
 

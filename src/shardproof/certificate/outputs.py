@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from itertools import product as choices
 
 from shardproof.certificate.exact import ONE, Aff, NotChecked, const, variable
@@ -48,7 +49,7 @@ def _boxes(s: Source) -> list[Box]:
     if any(n == 0 for n in s.shape):
         return []
     names = [fresh() for _ in s.shape]
-    spans = {v: (0, n) for v, n in zip(names, s.shape, strict=True)}
+    spans: dict[int, Range] = {v: (0, n) for v, n in zip(names, s.shape, strict=True)}
     todo = [Region.of(spans, tuple(map(variable, names)))]
     out: list[Box] = []
     while todo:
@@ -119,9 +120,12 @@ def _covers(boxes: set[Box], whole: Box) -> bool:
         borders.append(points)
     if product(len(p) for p in borders) > MAX_GRID:
         raise NotChecked("an output in too many parts")
-    for cell in choices(*(list(zip(p[:-1], p[1:], strict=True)) for p in borders)):
+    for cell in choices(*(list(pairwise(p)) for p in borders)):
         if not any(
-            all(at_least(a, lo) and at_least(hi, b) for (a, b), (lo, hi) in zip(cell, box, strict=True))
+            all(
+                at_least(a, lo) and at_least(hi, b)
+                for (a, b), (lo, hi) in zip(cell, box, strict=True)
+            )
             for box in boxes
         ):
             return False

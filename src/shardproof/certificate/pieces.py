@@ -30,7 +30,11 @@ def well_formed(p: Pieces) -> None:
     ends: list[Size | None] = [None, *(x.hi for x in p)]
     for k, x in enumerate(p):
         a, b = ends[k], x.hi
-        if x.lo != a or (k and a is None) or (a is not None and b is not None and not at_least(b, a)):
+        if (
+            x.lo != a
+            or (k and a is None)
+            or (a is not None and b is not None and not at_least(b, a))
+        ):
             raise NotChecked("pieces that do not cover the integers in order")
     if not p or p[-1].hi is not None:
         raise NotChecked("pieces that do not cover the integers")

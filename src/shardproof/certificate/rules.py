@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from itertools import product as choices
 
 from shardproof.certificate.algebra import Algebra
@@ -31,6 +32,7 @@ from shardproof.ir.sizes import Poly, Size, at_least
 from shardproof.ops import base as alg
 
 MAX_PARTS = 4096
+VIEWS = (alg.Reshape, alg.Permute, alg.Slice, alg.Concat, alg.Expand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def joined(sources: Sequence[Source], dim: int) -> Source:
     starts: list[Size] = [0]
     for s in sources:
         starts.append(starts[-1] + s.shape[dim])
-    spans = [((a,), (b,)) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    spans = [((a,), (b,)) for a, b in pairwise(starts)]
 
     def read(region: Region, at: Sequence[Aff]) -> Sum:
         k = find_cell(region, [at[dim]], spans) if len(spans) > 1 else 0
@@ -225,9 +227,7 @@ def contracted(a: alg.Contract, sources: Sequence[Source], assume: Callable[[str
     return Source(tuple(sizes[x] if x != alg.ONE else 1 for x in a.output), read)
 
 
-def label_sizes(
-    operands: Sequence[Sequence[str]], sources: Sequence[Source]
-) -> dict[str, Size]:
+def label_sizes(operands: Sequence[Sequence[str]], sources: Sequence[Source]) -> dict[str, Size]:
     """The extent of every label, labels in order of appearance."""
     out: dict[str, Size] = {}
     for s, labels in zip(sources, operands, strict=True):
@@ -238,26 +238,19 @@ def label_sizes(
 
 
 def simple(
-    a: alg.Algebra, sources: Sequence[Source], shape: tuple[Size, ...],
+    a: alg.Algebra,
+    sources: Sequence[Source],
+    shape: tuple[Size, ...],
     assume: Callable[[str], None],
-) -> Source | None:  # fmt: skip
+) -> Source | None:
     """The result of operators whose value is a sum of products of their operands'."""
+    if isinstance(a, alg.Identity):
+        return sources[0]
+    if isinstance(a, VIEWS):
+        return _viewed(a, sources, shape)
     match a:
-        case alg.Identity():
-            return sources[0]
-        case alg.Reshape():
-            return reshaped(sources[0], a.shape)
-        case alg.Permute():
-            return permuted(sources[0], a.perm)
-        case alg.Slice():
-            return sliced(sources[0], a.dim % len(shape), a.start, a.stop - a.start)
-        case alg.Concat():
-            return joined(sources, a.dim % len(shape))
-        case alg.Expand():
-            return spread(sources[0], a.shape)
         case alg.Linear():
-            wide = [spread(s, shape) for s in sources]
-            return added(wide, a.coefs, number(a.constant))
+            return added([spread(s, shape) for s in sources], a.coefs, number(a.constant))
         case alg.Contract():
             return contracted(a, sources, assume)
         case alg.Constant():
@@ -269,6 +262,21 @@ def simple(
             wide = [spread(s, shape) for s in sources]
             return Source(shape, lambda region, at: times([s.read(region, at) for s in wide]))
     return None
+
+
+def _viewed(a: alg.Algebra, sources: Sequence[Source], shape: tuple[Size, ...]) -> Source:
+    match a:
+        case alg.Reshape():
+            return reshaped(sources[0], a.shape)
+        case alg.Permute():
+            return permuted(sources[0], a.perm)
+        case alg.Slice():
+            return sliced(sources[0], a.dim % len(shape), a.start, a.stop - a.start)
+        case alg.Concat():
+            return joined(sources, a.dim % len(shape))
+        case alg.Expand():
+            return spread(sources[0], a.shape)
+    raise NotChecked("another rearrangement")
 
 
 def _positions(a: alg.Iota, at: Aff) -> Sum:

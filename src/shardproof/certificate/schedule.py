@@ -95,6 +95,7 @@ class Walk:
     def _call(self, k: int, node: Node) -> Step | None:
         a: Any = node.attrs
         slots: list[Any]
+        mine: Any
         if node.op in ("send", "recv"):
             ends = (k, a["dst"]) if node.op == "send" else (a["src"], k)
             key: Any = ("message", *ends, a.get("tag", 0))

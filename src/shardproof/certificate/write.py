@@ -120,7 +120,7 @@ class _Writer:
                 record, renamings = self.record(node)
                 if record is not None:
                     opened.append((k, j, self.inner(record, renamings)))
-        atoms = []
+        atoms: list[tuple[Any, ...]] = []
         for a in inf.evaluator.table.atoms:
             d = a.definition
             if d is None:
@@ -131,7 +131,9 @@ class _Writer:
             atoms.append((a.name, d.fn, attrs, ops, self.box(d.lo), self.box(d.hi), d.n_free,
                           sorted(d.whole)))  # fmt: skip
         rows = [
-            AtomRow(*row) if row[1] else AtomRow(row[0], "", "", [], [], [], self.axes.get(k, 0), [])
+            AtomRow(*row)
+            if row[1]
+            else AtomRow(row[0], "", "", [], [], [], self.axes.get(k, 0), [])
             for k, row in enumerate(atoms)
         ]
         return Proof(rows, self.terms, self.meanings, tables[0], tables[1:], opened)

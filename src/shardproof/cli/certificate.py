@@ -29,7 +29,8 @@ def verify_certificate(path: str) -> int:
             expected="a file written by `shardproof check --certificate FILE`",
             next_step="write it again",
         )
-    lines = [f"{shorten(doc.name)}: {'refines (certificate checked)' if outcome.agrees else outcome.problem}"]
+    word = "refines (certificate checked)" if outcome.agrees else outcome.problem
+    lines = [f"{shorten(doc.name)}: {word}"]
     if outcome.agrees:
         lines += [*_statement(doc), f"{outcome.steps} steps were derived again"]
     sys.stdout.write("\n".join(lines) + "\n")

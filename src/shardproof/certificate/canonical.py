@@ -1,0 +1,192 @@
+"""One name for all sums of products that differ in the intervals of their sums only.
+
+Names of summed indices, their order and their starts are settled by how the factors read them.
+Equal names mean equal bodies whatever the choice; another choice can only miss an equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from shardproof.certificate.claims import Atom, Label, innermost
+from shardproof.certificate.exact import Aff, Coef, NotChecked, coef_plus, is_zero, replace
+from shardproof.certificate.products import AtLeast, Base, Equal, Exp, Product, affs, term_of
+from shardproof.certificate.region import Range
+from shardproof.ir.sizes import Size, Undecided, at_least, div_mod
+
+MAX_GRID = 20000
+
+
+@dataclass(slots=True)
+class Row:
+    """A factor with its index functions."""
+
+    at: list[Aff]
+    base: Base
+    power: Fraction
+
+
+class Canonical:
+    """Names of products over the atoms of one certificate. ``splits`` says in which intervals an
+    atom is additive."""
+
+    def __init__(self, atoms: list[Atom], splits: Callable[[int, Label], bool]) -> None:
+        self.atoms, self._splits = atoms, splits
+
+    def key(self, p: Product) -> tuple[Any, dict[Any, Range]]:
+        """A key that is equal for equal products up to intervals, and the intervals."""
+        ranges = {v: (a, b) for v, a, b in p.ranges}
+        rows = [Row(list(affs(b)), b, e) for b, e in p.factors]
+        if len(ranges) > 1:
+            _merge(ranges, rows)
+        order = sorted(range(len(rows)), key=lambda k: self._rank(rows, k, ranges))
+        names: dict[int, Aff] = {}
+        boxes: dict[Any, Range] = {}
+        if ranges:
+            every = [a for k in order for a in rows[k].at]
+            alone = [a for a in every if sum(v in ranges for v, _ in a[1]) == 1]
+            for a in (*alone, *every):
+                _number(a, ranges, names, boxes)
+        key = []
+        for place, k in enumerate(order):
+            at, b, e = rows[k].at, rows[k].base, rows[k].power
+            head = self._head(b, e, place, boxes)
+            key.append((head, e, tuple(replace(a, names) for a in at)))
+        return tuple(key), boxes
+
+    def _head(self, b: Base, e: Fraction, place: int, boxes: dict[Any, Range]) -> Any:
+        if isinstance(b, Exp):
+            return ("exp", b.inner.atom, b.inner.restr)
+        if isinstance(b, AtLeast):
+            return ("ge", b.base.atom, b.base.restr, b.least)
+        if isinstance(b, Equal):
+            return ("eq", b.base.atom, b.base.restr)
+        kept = []
+        for label, lo, hi in b.restr:
+            if e == 1 and self._splits(b.atom, label):
+                boxes[place, b.atom, label] = (lo, hi)
+            else:
+                kept.append((label, lo, hi))
+        return ("read", b.atom, tuple(kept))
+
+    @staticmethod
+    def _rank(rows: list[Row], k: int, ranges: Mapping[int, Range]) -> Any:
+        at, b, e = rows[k].at, rows[k].base, rows[k].power
+        atom, kind = term_of(b).atom, type(b).__name__
+        alike = sum(1 for r in rows if type(r.base) is type(b) and r.power == e)
+        if alike < 2:
+            return (kind, atom, e, "")
+        free = [
+            (str(a[0]) if not any(v in ranges for v, _ in a[1]) else "",
+             [(v if v not in ranges else 0, str(s)) for v, s in a[1]])
+            for a in at
+        ]  # fmt: skip
+        return (kind, atom, e, str(free))
+
+    def cancels(self, group: list[tuple[Product, dict[Any, Range], Coef]]) -> bool:
+        """Whether a step function of the intervals is zero everywhere."""
+        first = group[0][1]
+        if all(boxes == first for _, boxes, _ in group[1:]):
+            left: Coef = Fraction(0)
+            for _, _, c in group:
+                left = coef_plus(left, c)
+            return is_zero(left)
+        dims = list(dict.fromkeys(d for _, boxes, _ in group for d in boxes))
+        spans = [[boxes.get(d) or self._whole(d) for d in dims] for _, boxes, _ in group]
+        return _steps_vanish(spans, [c for _, _, c in group])
+
+    def _whole(self, dim: Any) -> Range:
+        if isinstance(dim, int):
+            raise NotChecked("sums over different indices")
+        atom, q = innermost(self.atoms, dim[1], dim[2])
+        return self.atoms[atom].lo[q], self.atoms[atom].hi[q]
+
+
+# ------------------------------------------------------------------ helpers
+
+
+def _merge(ranges: dict[int, Range], rows: list[Row]) -> None:
+    """Two indices that are everywhere read as the digits of one become that one."""
+    again = True
+    while again:
+        again = False
+        for u in list(ranges):
+            for v in list(ranges):
+                if u != v and _digits_of_one(u, v, ranges, rows):
+                    n = ranges[v][1]
+                    (a, b) = ranges.pop(u)
+                    ranges[v] = (a * n, b * n)
+                    for row in rows:
+                        row.at = [_drop(x, u) for x in row.at]
+                    again = True
+                    break
+            if again:
+                break
+
+
+def _digits_of_one(u: int, v: int, ranges: Mapping[int, Range], rows: list[Row]) -> bool:
+    lo, n = ranges[v]
+    if lo != 0:
+        return False
+    for row in rows:
+        for _, slopes in row.at:
+            s = dict(slopes)
+            if (u in s or v in s) and (u not in s or v not in s or s[u] != s[v] * n):
+                return False
+    return True
+
+
+def _drop(a: Aff, u: int) -> Aff:
+    return a[0], tuple(x for x in a[1] if x[0] != u)
+
+
+def _number(
+    a: Aff, ranges: Mapping[int, Range], names: dict[int, Aff], boxes: dict[Any, Range]
+) -> None:
+    """Name the summed indices of an index function; each is moved so that the function has no
+    offset left that its stride divides."""
+    c = a[0]
+    new = [(v, s) for v, s in a[1] if v in ranges and v not in names]
+    if len(new) > 1:
+        new.sort(key=lambda x: (-len(str(x[1])), str(x[1])))
+    for v, s in new:
+        try:
+            shift, c = div_mod(c, s)
+        except Undecided:
+            shift = 0
+        name = -1 - len(names)
+        names[v] = (-shift, ((name, 1),))
+        lo, hi = ranges[v]
+        boxes[name] = (lo + shift, hi + shift)
+
+
+def _steps_vanish(spans: list[list[Range]], coefs: Iterable[Coef]) -> bool:
+    cells: dict[tuple[int, ...], Coef] = {}
+    borders = [_ordered([x for row in spans for x in row[d]]) for d in range(len(spans[0]))]
+    for row, c in zip(spans, coefs, strict=True):
+        grid: list[tuple[int, ...]] = [()]
+        for (a, b), points in zip(row, borders, strict=True):
+            steps = range(points.index(a), points.index(b))
+            grid = [(*g, k) for g in grid for k in steps]
+            if len(grid) > MAX_GRID:
+                raise NotChecked("too many intervals")
+        for g in grid:
+            cells[g] = coef_plus(cells[g], c) if g in cells else c
+    return all(is_zero(c) for c in cells.values())
+
+
+def _ordered(points: list[Size]) -> list[Size]:
+    out: list[Size] = []
+    for x in points:
+        k = 0
+        while k < len(out) and out[k] != x and at_least(x, out[k]):
+            k += 1
+        if k < len(out) and out[k] == x:
+            continue
+        if k < len(out) and not at_least(out[k], x):
+            raise NotChecked("intervals whose order is not known")
+        out.insert(k, x)
+    return out
