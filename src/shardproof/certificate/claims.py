@@ -17,6 +17,9 @@ from shardproof.ir.sizes import Size, at_least, product
 
 UNIT, IOTA = 0, 1  # the constant 1, and the function v -> v
 
+INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
+"""Functions with a meaning of their own; those of operators never have these names."""
+
 Label = tuple[Any, ...]
 Interval = tuple[Label, Size, Size]
 
@@ -121,6 +124,8 @@ def well_formed_atoms(atoms: list[Atom]) -> None:
             continue
         if not 0 <= a.n_free <= len(a.lo) == len(a.hi) or not set(a.whole) <= set(range(len(a.lo))):
             raise NotChecked(f"atom {k} has variables that do not fit")
+        if a.whole and a.fn in INTERNAL:
+            raise NotChecked(f"atom {k} is no function of whole axes")
         if not all(at_least(a.hi[q], a.lo[q]) for q in a.bound):
             raise NotChecked(f"atom {k} has a reduction that ends before it starts")
         for op in a.operands:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from itertools import product as choices
 
 from shardproof.certificate.algebra import Algebra
+from shardproof.certificate.claims import INTERNAL
 from shardproof.certificate.exact import (
     ONE,
     Aff,
@@ -27,7 +28,6 @@ from shardproof.certificate.rules import Source, label_sizes, scaled, spread, ti
 from shardproof.ir.sizes import Size, product
 from shardproof.ops import base as alg
 
-INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
 MAX_SPREAD = 512
 SCALAR = "scalar"
 Matcher = Callable[[Read, Sequence[Sum]], bool]
