@@ -12,14 +12,14 @@ from shardproof.testing.judge import judge, judge_full_size
 from shardproof.testing.mutate import mutants
 from shardproof.testing.pairs import PAIRS
 
-SLICE = {"gpt_tp2_layers1": 16, "grid_block": 16, "grad_accumulation": 8, "layernorm_partial": 3}
+SLICE = {"gpt_tp2_layers1": 14, "grid_block": 16, "grad_accumulation": 8, "layernorm_partial": 2}
 
 
 @pytest.mark.parametrize("name", SLICE)
 def test_no_wrong_mutant_is_called_correct(name: str) -> None:
     pair = PAIRS[name]()
     judged = [judge(pair, m) for m in mutants(pair.small.problem, seed=11, count=SLICE[name])]
-    assert [j.description for j in judged if j.missed] == []
+    assert [j.description for j in judged if j.missed or "SP900" in j.codes] == []
     assert any(j.wrong for j in judged)
     refuted = [j for j in judged if j.wrong and j.status == "refuted"]
     unnamed = [(j.description, j.blamed) for j in refuted if not j.named]
