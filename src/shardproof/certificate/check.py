@@ -104,6 +104,8 @@ class Checker:
         program = self.problem.distributed
         if not self.problem.obligations:
             raise NotChecked("there is nothing to prove")
+        if len(program.graphs) != (1 if program.spmd else program.mesh.size):
+            raise NotChecked("there are not as many graphs as ranks")
         self.mesh = program.mesh if program.spmd else program.inner
         self.ranks = Ranks(self.algebra, self.mesh or Mesh(()), self.differs)
         for g in (self.problem.sequential, *program.graphs, *self.problem.relation):
