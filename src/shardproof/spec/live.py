@@ -5,7 +5,7 @@ Importing this module does not import torch; resolving such a Spec does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -183,7 +183,6 @@ def _local(example: type[Example], name: str, given: Input, mesh: GraphMesh, ran
         name, mesh, lambda *_: TensorType(given.dtype, given.shape), {**mesh.coordinates(rank)},
         rank,
     )  # fmt: skip
-    lowering.graph.inputs.clear()
     value = lowering.define(name, given.placement, name, where)
     return example(name, tuple(int(n) for n in value.shape), given.dtype, given.grad)  # type: ignore[arg-type]
 
@@ -254,6 +253,3 @@ def _expected(live: _Live, name: str, there: str, inputs: Mapping[str, Any]) -> 
         same = described and whole == described[0].shape
         return Replicate() if same and not whole else rebased(rule, name)
     return rule
-
-
-OptimizerFactory = Callable[..., Any]

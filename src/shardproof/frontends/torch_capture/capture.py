@@ -200,7 +200,7 @@ class _Run:
 
     def _make_optimizer(self, make: Callable[..., Any]) -> None:
         """The optimizer with its state: a step on zero gradients makes it."""
-        self.optimizer = make(self.program if _takes_module(make) else self._trained())
+        self.optimizer = make(self._trained())
         for p in self._trained():
             p.grad = torch.zeros_like(p)
         self.optimizer.step()
@@ -311,10 +311,6 @@ class _Run:
         self.outputs[name] = self.rec.memory.read(local(t))
         if owner:
             self.owner[name] = owner
-
-
-def _takes_module(make: Callable[..., Any]) -> bool:
-    return bool(getattr(make, "takes_module", False))
 
 
 def _plain_name(name: str) -> str:

@@ -10,11 +10,7 @@ import torch
 
 def find(func: Any) -> Callable[..., Any] | None:
     """The expansion of an operator, if it has one."""
-    return _table().get(str(func))
-
-
-def _table() -> dict[str, Callable[..., Any]]:
-    return _EXPANSIONS
+    return _EXPANSIONS.get(str(func))
 
 
 def _all_gather_copy_in(

@@ -302,6 +302,3 @@ def _tensors(out: Any) -> list[tuple[int, torch.Tensor]]:
     if not isinstance(out, list | tuple):
         return []
     return [(k, t) for k, t in enumerate(out) if isinstance(t, torch.Tensor)]
-
-
-__all__ = ["FxType", "Recorder"]
