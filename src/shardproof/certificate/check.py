@@ -111,6 +111,14 @@ class Checker:
         for g in (self.problem.sequential, *program.graphs, *self.problem.relation):
             self.well_typed(g)
         self.sequential()
+        self.distributed()
+        for ob in self.problem.obligations:
+            self.where = f"output {ob.seq_output}"
+            Judge(self, ob).check()
+
+    def distributed(self) -> None:
+        """Check the graphs of the ranks, or of their classes, in an order in which they run."""
+        program = self.problem.distributed
         self.side = 0
         self.discrete.stating = False
         for k in range(len(program.graphs)):
@@ -126,9 +134,6 @@ class Checker:
                     self.local(*members[0])
                 else:
                     self.meeting(kind, members)
-        for ob in self.problem.obligations:
-            self.where = f"output {ob.seq_output}"
-            Judge(self, ob).check()
 
     def well_typed(self, g: Graph) -> None:
         flaws = check_graph(g, alg.infer_types)
