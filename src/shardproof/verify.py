@@ -129,7 +129,7 @@ def verify_for_all(
 
 
 def _protocol_error(inf: Inference) -> bool:
-    return inf.schedule is not None and bool(inf.schedule.errors)
+    return any(e.kind != "unsupported" for e in inf.schedule.errors)
 
 
 def _verdict(problem: Problem, inf: Inference) -> Verdict:

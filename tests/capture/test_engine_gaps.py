@@ -51,21 +51,6 @@ mesh tp=2
 %r = all_reduce(%f) {op="sum", group=("tp",), group_size=2}
 return %r as t
 """
-EARLY = """graph ranks
-mesh tp=2
-%g = input f32[2]
-%h = input f32[2]
-%a = all_reduce(%g) {op="sum", group=("tp",), group_size=2, async=true}
-%b = scale(%a) {by=1/1}
-%w = wait(%a)
-return %b
-"""
-EARLY_SEQUENTIAL = """graph sequential
-%g = input f32[2]
-%h = input f32[2]
-%b = scale(%g) {by=2/1}
-return %b
-"""
 
 
 @pytest.mark.xfail(reason="the square of a root is not the number under it")
@@ -93,11 +78,3 @@ def test_ignored_labels_over_a_cut_vocabulary() -> None:
         inputs={"x": Shard(1), "y": Replicate()}, outputs={"t": Replicate()},
     )  # fmt: skip
     assert spec.check().status == "refines"
-
-
-def test_reading_before_the_wait() -> None:
-    spec = Spec.from_graphs(
-        sequential=EARLY_SEQUENTIAL, distributed=EARLY, mesh=Mesh(tp=2),
-        inputs={"*": Replicate()}, outputs={"b": Replicate()},
-    )  # fmt: skip
-    assert spec.check().status == "refuted"

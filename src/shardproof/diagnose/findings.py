@@ -41,9 +41,8 @@ class Findings:
     def all(self) -> list[Finding]:
         """Protocol findings if there are any (nothing after them is meaningful), else one
         finding a cause, in execution order."""
-        schedule = self.inf.schedule
-        if schedule is not None and schedule.errors:
-            return [protocol(e) for e in schedule.errors]
+        if self.inf.schedule.errors:
+            return _once([protocol(e) for e in self.inf.schedule.errors])
         merged: dict[object, tuple[int, Finding]] = {}
         for j in self.inf.judged:
             if not j.holds:
@@ -210,6 +209,18 @@ def _where(origin: Origin) -> str:
     return f"{origin.file}:{origin.line}" if origin.file else "no source line"
 
 
+def _once(findings: list[Finding]) -> list[Finding]:
+    """The same violation at the same line on several ranks is one finding."""
+    kept: dict[object, Finding] = {}
+    for f in findings:
+        line = f.primary and (f.primary.node, f.primary.file, f.primary.line)
+        first = kept.setdefault((f.code, f.message, line), f)
+        if first is not f:
+            first.ranks = sorted({*first.ranks, *f.ranks})
+            first.notes += [n for n in f.notes if n not in first.notes]
+    return list(kept.values())
+
+
 def protocol(error: ProtocolError) -> Finding:
     """A protocol violation as a finding; it is certain, its witness is a step of every rank."""
     code = PROTOCOL.get(error.kind, "SP102")
@@ -218,7 +229,7 @@ def protocol(error: ProtocolError) -> Finding:
         code,
         lookup(code).title,
         error.message,
-        certain=True,
+        certain=error.kind != "unsupported",
         ranks=error.ranks,
         notes=[str(s) for s in error.sites],
     )

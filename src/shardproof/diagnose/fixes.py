@@ -67,7 +67,7 @@ class FixSearch:
         if edited is None:
             return False
         result = infer(edited, fixed=self.fixed)
-        if result.schedule is not None and result.schedule.errors:
+        if result.schedule.errors:
             return False
         still = {j.obligation.seq_output for j in result.judged if not j.holds}
         before = {name for name, _ in self._open}

@@ -46,12 +46,6 @@ class Tracer:
         self._index()
 
     def _index(self) -> None:
-        if self.inf.schedule is None:
-            for k, graph in enumerate(self.inf.problem.distributed.graphs):
-                for order, node in enumerate(graph.nodes):
-                    for v in node.outputs:
-                        self._made[k, v] = (node, order, [(k, x) for x in node.inputs])
-            return
         for order, step in enumerate(self.inf.schedule.steps):
             if not isinstance(step, CollectiveStep):
                 places = [(step.rank, x) for x in step.node.inputs]

@@ -54,14 +54,13 @@ class Inference:
     env: list[Env]
     judged: list[Judged]
     symbolic_ranks: bool
-    schedule: Schedule | None = None
+    schedule: Schedule
     unknown: dict[str, int] = field(default_factory=dict)
     opened: Opened = field(default_factory=Opened)
 
     @property
     def holds(self) -> bool:
-        refused = self.schedule is not None and bool(self.schedule.errors)
-        return not refused and bool(self.judged) and all(j.holds for j in self.judged)
+        return not self.schedule.errors and bool(self.judged) and all(j.holds for j in self.judged)
 
 
 class Runner:
@@ -92,12 +91,11 @@ class Runner:
         program = self.problem.distributed
         self.ev.table.defining = False
         inputs = [self._bind(k, sequential) for k in range(len(program.graphs))]
-        schedule = None
+        self.progress("matching collectives")
+        schedule = match(program)
         if program.spmd:
             env = [self._spmd(program, inputs[0])]
         else:
-            self.progress("matching collectives")
-            schedule = match(program)
             env = inputs
             self._concrete(schedule, env)
         self.progress("obligations")
