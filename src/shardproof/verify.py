@@ -94,7 +94,8 @@ def verify_for_all(
     certificate: Callable[[bytes], object] | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
-    """Decide a captured problem for every extent of a mesh axis and for all sizes.
+    """Decide a captured problem for every extent of a mesh axis and for all sizes, or for every
+    extent with all else at its captured size.
 
     Where that fails the captured instance is decided instead, and a *refines* of it alone is
     reported as unproved, with what stands in the way.
@@ -103,17 +104,19 @@ def verify_for_all(
 
     say = progress or (lambda text: None)
     say("generalising the captured sizes")
-    try:
-        general = generalise(problem, axis)
-    except NotGeneral as e:
-        reason = str(e)
-    else:
+    reason = ""
+    for sizes in (True, False):
+        try:
+            general = generalise(problem, axis, sizes=sizes)
+        except NotGeneral as e:
+            reason = reason or str(e)
+            continue
         verdict = verify(
             general.problem, fixed=fixed, replay=replay, certificate=certificate, progress=progress
         )
         if verdict.status == "refines":
             return verdict
-        reason = "the generalised program is not proved"
+        reason = reason or "the generalised program is not proved"
     verdict = verify(problem, fixed=fixed, replay=replay, progress=progress)
     if verdict.status == "refines":
         verdict.status = "unproved"

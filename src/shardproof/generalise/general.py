@@ -17,6 +17,7 @@ from shardproof.ops.base import ShapeError, infer_types
 from shardproof.replay.errors import NotReplayable
 from shardproof.replay.resize.analysis import Analysis, analyse
 from shardproof.replay.resize.apply import Writer
+from shardproof.replay.resize.domains import Reading
 from shardproof.replay.resize.scales import Dim
 from shardproof.replay.rewrite import copy_graph, copy_obligation
 from shardproof.spec.problem import Assumption, Problem
@@ -25,17 +26,22 @@ from shardproof.spec.problem import Assumption, Problem
 @dataclass(slots=True)
 class General:
     """A problem over symbols. ``values`` are the numbers of the captured instance, ``table``
-    says how each captured size is written, ``instances`` names the captures that came back by
-    substitution."""
+    says how each captured size is written, ``kept`` which stay at their numbers, ``instances``
+    names the captures that came back by substitution."""
 
     problem: Problem
     values: dict[str, int]
-    table: dict[int, str] = field(default_factory=dict)
+    table: dict[int, list[str]] = field(default_factory=dict)
+    kept: list[int] = field(default_factory=list)
     instances: list[str] = field(default_factory=list)
 
 
-def generalise(problem: Problem, axis: str, symbol: str = "N") -> General:
+def generalise(problem: Problem, axis: str, symbol: str = "N", sizes: bool = True) -> General:
     """The problem for every extent of mesh axis ``axis`` and all sizes.
+
+    Args:
+        sizes: without, only what the number of ranks divides changes with it, and all else keeps
+            its captured number.
 
     Raises:
         NotGeneral: the ranks are not one program, other mesh axes have several ranks, a size is
@@ -52,40 +58,65 @@ def generalise(problem: Problem, axis: str, symbol: str = "N") -> General:
         analysis = analyse(problem, exact=True)
     except (NotUniform, NotReplayable) as e:
         raise NotGeneral(str(e)) from None
-    sizes = SymbolicSizes(analysis, ranks, symbol, _local_dims(analysis))
-    write = _Symbolic(problem, folded, analysis, sizes, axis)
     try:
+        polynomials = SymbolicSizes(analysis, ranks, symbol, sizes)
+        write = _Symbolic(problem, folded, analysis, polynomials, axis)
         out = write.run()
     except (ShapeError, Undecided, NotReplayable) as e:
         raise NotGeneral(str(e)) from None
-    general = General(out, sizes.values, _table(analysis, sizes))
-    if not reproduces(out, problem, sizes.values):
+    general = General(out, polynomials.values, *_table(analysis, polynomials))
+    if not reproduces(out, problem, polynomials.values):
         raise NotGeneral("the captured instance does not come back by substitution")
     general.instances.append(f"{symbol}={ranks}")
-    out.assumptions.append(
-        Assumption(
-            "condition",
-            "sizes generalised from the captured instance: "
-            + ", ".join(f"{n} = {text}" for n, text in sorted(general.table.items())),
-        )
-    )
+    out.assumptions += [Assumption("condition", text) for text in _statements(general)]
     return general
 
 
-def _local_dims(a: Analysis) -> set[Dim]:
-    """Dims of the distributed graphs' tensors."""
-    return {d for g in a.problem.distributed.graphs for v in g.values() for d in a.tensor(v).dims}
+SHOWN = 6  # ways of writing one captured number that are listed
 
 
-def _table(a: Analysis, sizes: SymbolicSizes) -> dict[int, str]:
+def _statements(general: General) -> list[str]:
+    """What was generalised and what was not, for the verdict."""
+    rows = []
+    for n, texts in sorted(general.table.items()):
+        more = f" or {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+        rows.append(f"{n} = {' or '.join(texts[:SHOWN])}{more}")
+    out = ["sizes generalised from the captured instance: " + ", ".join(rows)]
+    if general.kept:
+        out.append(f"sizes kept at the captured number: {', '.join(map(str, general.kept))}")
+    return out
+
+
+def _table(a: Analysis, sizes: SymbolicSizes) -> tuple[dict[int, list[str]], list[int]]:
     found: dict[int, set[str]] = {}
-    for t in a.tensors.values():
-        for d in t.dims:
-            n = a.scales.size[d]
-            text = format_size(sizes.size(d))
-            if text != str(n):
-                found.setdefault(n, set()).add(text)
-    return {n: " or ".join(sorted(texts)) for n, texts in found.items()}
+    kept: set[int] = set()
+    for d in {d for t in a.tensors.values() for d in t.dims}:
+        n, text = a.scales.size[d], format_size(sizes.size(d))
+        if text != str(n):
+            found.setdefault(n, set()).add(text)
+        elif n > 1 or sizes.is_share(d):
+            kept.add(n)
+    table = {n: sorted(texts, key=lambda t: (len(t), t)) for n, texts in found.items()}
+    return table, sorted(kept)
+
+
+class _Writer(Writer):
+    """Writes polynomials."""
+
+    def bounds(self, node: Node) -> tuple[Any, Any]:
+        # A stop is the start and the length of the piece, whatever the sizes.
+        start = self.bound(self.analysis.bounds[node][0])
+        return start, start + self.length(node)
+
+    def length(self, node: Node) -> Size:
+        """How much a slice takes."""
+        return self.type_of(node.output).shape[int(node.attrs["dim"])]  # type: ignore[arg-type]
+
+    def literal(self, r: Reading) -> int:
+        if r.dim is None:
+            return r.value
+        sizes: SymbolicSizes = self.solution  # type: ignore[assignment]
+        return sizes.literal(r.base, r.dim) + r.offset  # type: ignore[return-value]
 
 
 class _Symbolic:
@@ -105,7 +136,7 @@ class _Symbolic:
             axis,
         )
         # The writer asks its solution for sizes and positions only; these may be polynomials.
-        self.writer = Writer(analysis, sizes, counts=False)  # type: ignore[arg-type]
+        self.writer = _Writer(analysis, sizes, counts=False)  # type: ignore[arg-type]
         self.mesh = Mesh(
             tuple((a, sizes.n if a == axis else n) for a, n in problem.distributed.mesh.axes)
         )
@@ -151,8 +182,12 @@ class _Symbolic:
             raise NotGeneral("parts of listed sizes")
         for name in folded.attrs:
             differs = any(t.attrs[name] != twins[0].attrs[name] for t in twins)
+            if name == "stop" and twins[0] in self.a.bounds:
+                continue  # follows from the start
             if differs and name not in ("group", "src", "dst"):
                 out[name] = self.affine(name, twins)
+        if twins[0] in self.a.bounds:
+            out["stop"] = out["start"] + self.writer.length(twins[0])
         return out
 
     def affine(self, name: str, twins: Sequence[Node]) -> Size:
@@ -171,9 +206,10 @@ class _Symbolic:
             raise NotGeneral(
                 f"{name} of {twins[0].source or twins[0].op} is not affine in the rank"
             )
-        return (
-            self.sizes.scaled(base[0], d) + self.sizes.scaled(step, d) * self.index + offsets.pop()
-        )
+        at, move = self.sizes.scaled, self.sizes.step
+        if name != "start" or twins[0] not in self.a.bounds:
+            at = move = self.sizes.literal
+        return at(base[0], d) + move(step, d) * self.index + offsets.pop()
 
     def position(self, name: str, node: Node) -> tuple[int, Dim | None, int]:
         """``(multiple, dim, offset)`` of a literal."""

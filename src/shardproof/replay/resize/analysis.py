@@ -44,7 +44,8 @@ class Analysis:
     """Scale classes, domains and rewritable attributes of all graphs of a problem.
 
     ``bounds``: of slice nodes. ``lists``: attributes that list one extent a member. ``readings``:
-    integer literals. ``counts``: literals that are 1 / number of summed terms.
+    integer literals. ``counts``: literals that are 1 / number of summed terms. ``firm``: how many
+    of the ties ``scales.same`` come from operators and relations; later ones from likeness.
     """
 
     problem: Problem
@@ -55,6 +56,7 @@ class Analysis:
     readings: dict[tuple[Node, str], Reading] = field(default_factory=dict)
     counts: dict[Node, Count] = field(default_factory=dict)
     sequential: bool = True
+    firm: int = 0
 
     def tensor(self, v: Value) -> Tensor:
         """The tensor of a value, made with fresh dims at its first use."""
@@ -123,6 +125,7 @@ def analyse(problem: Problem, exact: bool = False) -> Analysis:
             if expected is not None:
                 apply_rules(out, expected)
                 _tie_expected(out, ob, expected, problem.distributed.graphs[k])
+    out.firm = len(out.scales.same)
     _tie_positions(out)
     _settle(out)
     return out

@@ -72,7 +72,7 @@ class Writer:
             if name in out and shapes and shapes[0]:
                 out[name] = shapes[0][0]
         if node in self.analysis.bounds:
-            out["start"], out["stop"] = map(self.bound, self.analysis.bounds[node])
+            out["start"], out["stop"] = self.bounds(node)
         for name in node.attrs:
             self.rewrite_value(node, name, out)
         return out
@@ -88,6 +88,11 @@ class Writer:
             count = a.counts[node]
             factor = count.ratio / Fraction(prod(self.solution.size(d) for d in count.dims))
             out[name] = 1 / factor if count.inverse else factor
+
+    def bounds(self, node: Node) -> tuple[int, int]:
+        """The new start and stop of a slice."""
+        start, stop = self.analysis.bounds[node]
+        return self.bound(start), self.bound(stop)
 
     def bound(self, b: Bound) -> int:
         """The new position of a slice bound."""

@@ -44,7 +44,8 @@ class Scales:
     """The classes and everything that restricts their factors.
 
     ``products``: pairs of dim tuples whose products of factors agree. ``minimum``: least reduced
-    size of single dims. ``exact``: never use prefixes (the fallback that always has a solution).
+    size of single dims. ``same``: dims of one size that were put into one class, in the order in
+    which that was done. ``exact``: never use prefixes (the fallback that always has a solution).
     """
 
     exact: bool = False
@@ -54,6 +55,7 @@ class Scales:
     minimum: dict[Dim, int] = field(default_factory=dict)
     wide: set[Dim] = field(default_factory=set)
     pinned: set[Dim] = field(default_factory=set)
+    same: list[tuple[Dim, Dim]] = field(default_factory=list)
     _parent: list[Dim] = field(default_factory=list)
     _cuts: defaultdict[Dim, set[int]] = field(default_factory=lambda: defaultdict(set))
     _prefixes: dict[tuple[Dim, int], tuple[Dim, Dim]] = field(default_factory=dict)
@@ -74,6 +76,8 @@ class Scales:
 
     def unify(self, a: Dim, b: Dim) -> bool:
         """Put two dims into one class; whether they were in two."""
+        if a != b and self.size[a] == self.size[b]:
+            self.same.append((a, b))
         a, b = self.find(a), self.find(b)
         if a == b:
             return False
