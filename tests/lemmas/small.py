@@ -181,6 +181,24 @@ def exp_product(cut: Cut, rows: Size, fault: bool) -> Problem:
     return sharded("rescaling", cut, inputs, sequential, distributed, {"y": 1})
 
 
+def power_of_root(cut: Cut, rows: Size, fault: bool) -> Problem:
+    """A norm over shards from the norms of the shards. In the faulty one what is under the root
+    is no square, so that it has no root where the sum is there."""
+
+    def total(b: Builder, x: Value) -> Value:
+        return b.emit("sum", x if fault else b.emit("mul", x, x), dims=(1,), keepdim=False)
+
+    def sequential(b: Builder, v: Values) -> Values:
+        return {"y": total(b, v["x"])}
+
+    def distributed(b: Builder, v: Values, rank: Rank) -> Values:
+        norm = b.emit("sqrt", total(b, v["x"]))
+        return {"y": rank.reduce(b, b.emit("mul", norm, norm))}
+
+    inputs: Spec = {"x": ("f32", (rows, cut.total), 1)}
+    return sharded("norm", cut, inputs, sequential, distributed, {"y": None})
+
+
 SMALL: dict[str, Callable[[Cut, Size, bool], Problem]] = {
     names.SPLIT_CONTRACTION: split_contraction,
     names.CONSTANT_SUM: sum_of_constant,
@@ -192,4 +210,5 @@ SMALL: dict[str, Callable[[Cut, Size, bool], Problem]] = {
     names.POSITIONS: positions,
     names.SCATTER: scatter,
     names.EXP_PRODUCT: exp_product,
+    names.POWER_OF_ROOT: power_of_root,
 }

@@ -17,6 +17,7 @@ from shardproof.infer.blocks import Box, Lin, Term, Unsupported
 from shardproof.infer.coef import ONE, Coef, from_size, parts
 from shardproof.infer.guards import ZERO, Factor, GuardRules, index_range
 from shardproof.infer.naming import UNIT, Atom, Completion, Def, Instance, Table
+from shardproof.infer.roots import opened
 from shardproof.infer.terms import (
     completed,
     compose,
@@ -345,6 +346,33 @@ class Products:
         acc: dict[Term, Fraction] = {}
         todo = list(factors)
         while todo:
+            self._accumulate(todo, acc)
+            todo = self._open_roots(acc)
+        for t, e in acc.items():
+            if e == 0:
+                self._assume_nonzero(t)
+        out = self._join_exponentials([(t, e) for t, e in acc.items() if e != 0])
+        if len(out) > MAX_FACTORS:
+            raise Unsupported("a product with too many factors")
+        return out
+
+    def _open_roots(self, acc: dict[Term, Fraction]) -> list[Factor]:
+        """Take the powers of roots that are no roots out of ``acc``."""
+        out = []
+        for t, e in list(acc.items()):
+            found = opened(self.table, t, e)
+            if found is not None:
+                base, n, rest = found
+                out.append((base, n))
+                acc[t] = rest
+                if rest == 0:
+                    del acc[t]
+                self.fire(lemmas.POWER_OF_ROOT)
+        return out
+
+    def _accumulate(self, todo: list[Factor], acc: dict[Term, Fraction]) -> None:
+        """Add up exponents by factor, with named products opened."""
+        while todo:
             t, e = todo.pop()
             if t.atom == UNIT:
                 continue
@@ -360,13 +388,6 @@ class Products:
             if acc[t] > 1 and self.table.atoms[t.atom].boolean:
                 acc[t] = ONE
                 self.fire(lemmas.INDICATOR_POWER)
-        for t, e in acc.items():
-            if e == 0:
-                self._assume_nonzero(t)
-        out = self._join_exponentials([(t, e) for t, e in acc.items() if e != 0])
-        if len(out) > MAX_FACTORS:
-            raise Unsupported("a product with too many factors")
-        return out
 
     def positive(self, t: Term) -> bool:
         """Whether a term is shown to be positive: exponentials, products of positives, sums of

@@ -216,6 +216,37 @@ declare(
 )
 
 
+def _rooted(x: Array, p: float, q: float) -> Pair:
+    with np.errstate(invalid="ignore"):
+        return (x ** (p / q)) ** q, x**p
+
+
+declare(
+    Lemma(
+        names.POWER_OF_ROOT,
+        "the q-th power of a q-th root is what is under it",
+        "(x ** (p / q)) ** q = x ** p where x is nowhere negative",
+        "real",
+        "The root is by definition the number whose q-th power this is. Where x is negative only "
+        "the right side has a value, so that x >= 0 is shown from its form (squares, "
+        "exponentials, sums of such), never assumed.",
+        "algebra",
+        "handbook 2.4 (square roots)",
+        "norms over shards: sqrt(sum g ** 2) ** 2, summed over ranks, under a root again",
+        lambda rng: _rooted(values(rng, 5) ** 2, float(rng.integers(-2, 3)), 2.0),
+        (
+            Condition(
+                "what is under the root is shown to be nowhere negative",
+                "infer/roots.py: nonnegative",
+            ),
+        ),
+        None,
+        lambda rng: _rooted(np.array([-2.0]), 1.0, 2.0),
+        "the square of the square root of -2",
+    )
+)
+
+
 # ------------------------------------------------------------------ definitions
 
 SAMPLED = (
