@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 
-from shardproof.examples import megatron_gpt
+from shardproof.examples import llama_hlo, megatron_gpt
 from shardproof.generalise import NotGeneral, generalise, reproduces
 from shardproof.generalise.instance import find_values
 from shardproof.infer.run import infer
@@ -17,6 +18,8 @@ from shardproof.verify import verify, verify_for_all
 
 TP2 = megatron_gpt.tp2_layers1
 TP8 = megatron_gpt.tp8_layers1
+LLAMA2 = llama_hlo.tp2_layers1
+LLAMA8 = llama_hlo.tp8_layers1
 
 
 def problem(spec: Callable[[], object]) -> Problem:
@@ -33,6 +36,51 @@ def test_gpt_is_proved_for_every_number_of_ranks(spec: Callable[[], object], ran
     assert "worst relative error" in verdict.replay
 
 
+def test_llama_is_proved_for_every_number_of_ranks() -> None:
+    verdict = verify_for_all(problem(LLAMA2), "tp")
+    assert verdict.status == "refines"
+    assert verdict.certificate == "certificate checked"
+    assert verdict.conditions[0].startswith("for all integers N, u1")
+    # Four query heads share a key head, by the shapes of the fused weight's parts.
+    assert ("condition", "sizes kept at the captured number: 4") in verdict.assumptions
+    assert "worst relative error" in verdict.replay
+
+
+def test_llama_with_one_key_head_a_rank_says_so() -> None:
+    verdict = verify_for_all(problem(LLAMA8), "tp")
+    assert verdict.status == "refines"
+    assert ("condition", "sizes kept at the captured number: 1, 4") in verdict.assumptions
+    general = generalise(problem(LLAMA8), "tp")
+    assert general.table[8] == ["N"]
+
+
+def test_the_captures_of_llama_are_instances_where_they_have_that_shape() -> None:
+    general, eight = generalise(problem(LLAMA2), "tp"), problem(LLAMA8)
+    values = find_values(general.problem, eight, {"N": 8})
+    assert values is not None
+    assert reproduces(general.problem, eight, values)
+    general, two = generalise(problem(LLAMA8), "tp"), problem(LLAMA2)
+    values = find_values(general.problem, two, {"N": 2})
+    assert values is not None
+    assert not reproduces(general.problem, two, values)  # four key heads a rank
+
+
+@pytest.mark.parametrize(("op", "holds"), [("sum", False), ("avg", True)])
+def test_llama_with_an_average_over_ranks_written_as_a_number(op: str, holds: bool) -> None:
+    p = problem(LLAMA2)
+    for g in p.distributed.graphs:
+        k, reduce = next((k, n) for k, n in enumerate(g.nodes) if n.op == "all_reduce")
+        old = reduce.outputs[0]
+        one, two = (type(old)(f"{old.name}_{x}", old.type) for x in "ab")
+        reduce.outputs = (one,)
+        again = {**reduce.attrs, "op": op}
+        g.nodes.insert(k + 1, Node("all_reduce", (one,), again, (two,), reduce.origin, "again"))
+        by = Fraction(1, 1 if holds else 2)
+        g.nodes.insert(k + 2, Node("scale", (two,), {"by": by}, (old,), reduce.origin, "half"))
+    assert verify(p).status == "refines"
+    assert verify_for_all(p, "tp").status == ("refines" if holds else "unproved")
+
+
 @pytest.mark.parametrize(("one", "other", "ranks"), [(TP2, TP8, 8), (TP8, TP2, 2)])
 def test_another_capture_is_an_instance(
     one: Callable[[], object], other: Callable[[], object], ranks: int
@@ -46,8 +94,11 @@ def test_another_capture_is_an_instance(
     assert not reproduces(general.problem, captured, values)
 
 
-def test_an_instance_at_another_number_of_ranks_is_proved_by_itself() -> None:
-    general = generalise(problem(TP8), "tp")
+@pytest.mark.parametrize("spec", [TP8, LLAMA2, LLAMA8])
+def test_an_instance_at_another_number_of_ranks_is_proved_by_itself(
+    spec: Callable[[], object],
+) -> None:
+    general = generalise(problem(spec), "tp")
     values = {**general.values, "N": 3}
     assert infer(instantiate_problem(general.problem, values)).holds
 

@@ -15,6 +15,7 @@ from shardproof.ir.graph import Attrs, Graph, Mesh, Node, Program, TensorType, V
 from shardproof.ir.sizes import Size, Undecided, format_size
 from shardproof.ops.base import ShapeError, infer_types
 from shardproof.replay.errors import NotReplayable
+from shardproof.replay.instantiate import instantiate_problem
 from shardproof.replay.resize.analysis import Analysis, analyse
 from shardproof.replay.resize.apply import Writer
 from shardproof.replay.resize.domains import Reading
@@ -54,6 +55,8 @@ def generalise(problem: Problem, axis: str, symbol: str = "N", sizes: bool = Tru
     if not isinstance(ranks, int) or ranks < 2:
         raise NotGeneral("an instance with at least two ranks is needed")
     try:
+        if problem.distributed.spmd:
+            problem = instantiate_problem(problem, {})
         folded = fold_problem(problem)
         analysis = analyse(problem, exact=True)
     except (NotUniform, NotReplayable) as e:
