@@ -132,7 +132,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 
-UNPROVED = {"fsdp2, clipped", "loss parallel"}
+UNPROVED = {"loss parallel"}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -6,7 +6,7 @@ Where the operands are functions of one integer tensor the result is worked out 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,22 @@ from shardproof.ops import base as alg
 
 if TYPE_CHECKING:
     from shardproof.infer.evaluate import Evaluator
+
+
+def _combination(
+    coefs: Sequence[Size], const: Size
+) -> Callable[[Sequence[tuple[int, Size]]], tuple[int, Size] | None]:
+    """``sum_i coefs[i] * u_i + const`` of affine functions; a stride must stay a number, so a
+    symbolic coefficient applies to constants only."""
+
+    def f(parts: Sequence[tuple[int, Size]]) -> tuple[int, Size] | None:
+        stride: Size = 0
+        offset = const
+        for k, (a, c) in zip(coefs, parts, strict=True):
+            stride, offset = stride + k * a, offset + k * c
+        return (stride, offset) if isinstance(stride, int) else None
+
+    return f
 
 
 class Discrete:
@@ -43,26 +59,16 @@ class Discrete:
     def linear_index(self, a: alg.Linear, vals: list[Val], out: TensorType) -> Index | None:
         if not discrete(out.dtype) and not all(v.index for v in vals):
             return None
-        if any(c.denominator != 1 for c in a.coefs):
-            return None
         const = integers.integral(a.constant)
-        if const is None:
+        coefs = [integers.integral(c) for c in a.coefs]
+        if const is None or None in coefs:
             return None
-        coefs = [int(c) for c in a.coefs]
+        f = _combination([k for k in coefs if k is not None], const)
         if len(vals) == 1:
-            return integers.transform(
-                index_of(views.expand(vals[0], out.shape), vals[0]),
-                lambda u: (u[0] * coefs[0], u[1] * coefs[0] + const),
-            )
+            index = index_of(views.expand(vals[0], out.shape), vals[0])
+            return integers.transform(index, lambda u: f([u]))
         if len(vals) == 2:
-            return self.joint_index(
-                vals,
-                lambda u, w: (
-                    u[0] * coefs[0] + w[0] * coefs[1],
-                    u[1] * coefs[0] + w[1] * coefs[1] + const,
-                ),
-                out.shape,
-            )
+            return self.joint_index(vals, lambda u, w: f([u, w]), out.shape)
         return None
 
     def joint_index(self, vals: list[Val], f: Any, shape: Sequence[Size]) -> Index | None:

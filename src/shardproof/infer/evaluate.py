@@ -155,9 +155,10 @@ class Evaluator:
         index = self.discrete.linear_index(a, vals, out)
         if index is not None:
             return self.discrete.from_index(index)
+        coefs = [_coefficient(c) for c in a.coefs]
         if len(vals) == 1 and a.constant == 0:
-            return scale_val(vals[0], a.coefs[0])
-        return self.linear(vals, a.coefs, out.shape, a.constant)
+            return scale_val(vals[0], coefs[0])
+        return self.linear(vals, coefs, out.shape, a.constant)
 
     def linear(
         self,
@@ -438,6 +439,16 @@ def cover(spans: Sequence[tuple[Size, Size]]) -> tuple[Size, Size]:
         else:
             raise Unsupported("maxima that do not cover one interval")
     return lo, hi
+
+
+def _coefficient(c: Fraction | Poly) -> Coef:
+    """A factor of an operator. Symbolic ones must be positive: a coefficient is never 0 for some
+    values of the symbols only."""
+    if isinstance(c, Fraction):
+        return c
+    if not _ge(c, 1):
+        raise Unsupported(f"the factor {c} may be 0")
+    return from_size(c)
 
 
 def _ge(a: Size, b: Size) -> bool:

@@ -17,7 +17,7 @@ from shardproof.infer.blocks import Box, Lin, Term, Unsupported
 from shardproof.infer.coef import ONE, Coef, from_size, parts
 from shardproof.infer.guards import ZERO, Factor, GuardRules, index_range
 from shardproof.infer.naming import UNIT, Atom, Completion, Def, Instance, Table
-from shardproof.infer.roots import opened
+from shardproof.infer.roots import open_factors, opened
 from shardproof.infer.terms import (
     completed,
     compose,
@@ -77,9 +77,10 @@ class Products:
                 raise Unsupported("a product of sums with too many terms")
         out = []
         for coef, factors in combos:
-            done = self.contract(lo, hi, factors, bound, summing)
+            scale, opened_factors = open_factors(self.table, factors)
+            done = self.contract(lo, hi, opened_factors, bound, summing)
             if done is not None:
-                out.append((done[0], done[1] * coef))
+                out.append((done[0], done[1] * coef * scale))
         return out
 
     def _opened(
@@ -361,8 +362,8 @@ class Products:
         out = []
         for t, e in list(acc.items()):
             found = opened(self.table, t, e)
-            if found is not None:
-                base, n, rest = found
+            if found is not None and found[0] == 1:
+                _, base, n, rest = found
                 out.append((base, n))
                 acc[t] = rest
                 if rest == 0:

@@ -9,23 +9,43 @@ from __future__ import annotations
 from fractions import Fraction
 
 from shardproof.infer.blocks import Term
+from shardproof.infer.coef import Coef
+from shardproof.infer.guards import Factor
 from shardproof.infer.naming import UNIT, Table
 from shardproof.infer.terms import compose, exponent
+from shardproof.lemmas import names as lemmas
 from shardproof.ops.base import EXP
 
 
-def opened(table: Table, t: Term, e: Fraction) -> tuple[Term, Fraction, Fraction] | None:
-    """``(base, n, rest)`` where ``t ** e = base ** n * t ** rest`` for a root ``t``."""
+def opened(table: Table, t: Term, e: Fraction) -> tuple[Coef, Term, Fraction, Fraction] | None:
+    """``(c, base, n, rest)`` where ``t ** e = c * base ** n * t ** rest`` for a root ``t``."""
     d = table.definition(t.atom)
     if d is None or d.fn != "power" or t.restr or e.denominator != 1 or len(d.operands[0]) != 1:
         return None
     base, coef = d.operands[0][0]
     root: Fraction = d.attrs[0]
     times = int(e / root.denominator)
-    if times == 0 or coef != 1 or not nonnegative(table, base):
+    if times == 0 or not isinstance(coef, Fraction) or coef <= 0 or not nonnegative(table, base):
         return None
-    n = root.numerator * Fraction(times)
-    return compose(base, t, d.n_free), n, e - times * root.denominator
+    n = root.numerator * times
+    return coef**n, compose(base, t, d.n_free), Fraction(n), e - times * root.denominator
+
+
+def open_factors(table: Table, factors: list[Factor]) -> tuple[Coef, list[Factor]]:
+    """A product with the powers of its roots opened, as a coefficient and factors."""
+    powers: dict[Term, Fraction] = {}
+    for t, e in factors:
+        powers[t] = powers.get(t, Fraction(0)) + e
+    scale: Coef = Fraction(1)
+    for t, e in powers.items():
+        found = opened(table, t, e)
+        if found is not None:
+            c, base, n, rest = found
+            scale = scale * c
+            kept = [f for f in factors if f[0] != t]
+            factors = [*kept, (base, n), *([(t, rest)] if rest else [])]
+            table.fire(lemmas.POWER_OF_ROOT)
+    return scale, factors
 
 
 def nonnegative(table: Table, t: Term, depth: int = 8) -> bool:
