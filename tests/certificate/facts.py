@@ -7,6 +7,7 @@ are no part of them.
 
 from __future__ import annotations
 
+import hashlib
 from fractions import Fraction
 from typing import Any
 
@@ -24,23 +25,23 @@ def facts(certificate: bytes) -> Any:
 class _Facts:
     def __init__(self, c: Claims) -> None:
         self.claims = c
-        self.numbers: dict[Any, int] = {}
-        self.known: dict[int, int] = {}
+        self.known: dict[int, str] = {}
 
     def all(self) -> Any:
         tables = [self.claims.sequential, *self.claims.distributed]
         values = [[self.meaning(m) for m in t.values()] for t in tables]
-        return values, [self.inner(x) for x in self.claims.opened.values()], self.numbers
+        return values, [self.inner(x) for x in self.claims.opened.values()]
 
     def inner(self, rows: list[Inner] | None) -> Any:
         if rows is None:
             return None
         return [([self.meaning(m) for m in r.results], self.inner(r.inner)) for r in rows]
 
-    def number(self, x: Any) -> int:
-        return self.numbers.setdefault(repr(x), len(self.numbers))
+    @staticmethod
+    def number(x: Any) -> str:
+        return hashlib.sha256(repr(x).encode()).hexdigest()
 
-    def atom(self, k: int) -> int:
+    def atom(self, k: int) -> str:
         if k not in self.known:
             a: Atom = self.claims.atoms[k]
             if not a.fn:
@@ -51,12 +52,19 @@ class _Facts:
                 whole = a.whole if a.fn not in INTERNAL else ()
                 ops = [self.operand(a, q) for q in range(len(a.operands))]
                 if a.fn in ("prod", "sum"):
+                    guards = [self.lin(self.powers(a, x)) for x in a.operands if self.is_guard(x)]
+                    twice = [x for k, x in enumerate(guards) if x in guards[:k]]
+                    for x in twice:
+                        ops.remove(x)
                     ops.sort(key=repr)
                 self.known[k] = self.number((a.fn, a.attrs, ops, spans, a.n_free, whole))
         return self.known[k]
 
     def operand(self, a: Atom, place: int) -> Any:
         return self.lin(self.powers(a, a.operands[place]))
+
+    def is_guard(self, lin: Lin) -> bool:
+        return len(lin) == 1 and self.claims.atoms[lin[0][0].atom].fn in ("ge", "eq")
 
     def powers(self, a: Atom, lin: Lin) -> Lin:
         """A condition to any positive power is that condition."""
@@ -81,7 +89,7 @@ class _Facts:
             return n[0], self.atom(n[1]), place, self.label(n[3])
         return n[0], self.atom(n[1]), n[2]
 
-    def meaning(self, m: Meaning) -> int:
+    def meaning(self, m: Meaning) -> str:
         cells = sorted(repr((c.lo, c.hi, self.lin(c.lin))) for c in m.cells)
         base = None if m.base is None else self.meaning(m.base)
         return self.number((m.dims, cells, base, m.pieces))

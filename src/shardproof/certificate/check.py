@@ -153,6 +153,8 @@ class Checker:
         """Check the form of a claim, and that it is about values that are known."""
         if id(m) not in self.formed:
             well_formed(self.claims.atoms, m)
+            if (m.base is None) != (not m.pieces):
+                raise NotChecked("an integer view without its base, or its function")
             if m.base is not None and (m.base.base is not None or m.base.shape != m.shape):
                 raise NotChecked("an integer view of an integer view")
             self.formed.add(id(m))
@@ -376,6 +378,8 @@ class Checker:
         for n, row in zip(b.graph.nodes, claimed, strict=True):
             inner.update(zip(n.outputs, row.results, strict=True))
             if row.inner is not None:
+                if alg.lookup(n.op).define is None:
+                    raise NotChecked("an operator opened that has no definition")
                 self.claims.opened[n.outputs[0]] = row.inner
             self.node(f"{where}, in {node.source or node.op}", n, inner)
         for v, w in zip(node.outputs, outs, strict=True):

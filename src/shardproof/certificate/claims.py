@@ -20,6 +20,8 @@ UNIT, IOTA = 0, 1  # the constant 1, and the function v -> v
 INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
 """Functions with a meaning of their own; those of operators never have these names."""
 
+PLACES = {"lin": 1, "power": 1, "ge": 1, "eq": 2, "max": 1, "min": 1}
+
 Label = tuple[Any, ...]
 Interval = tuple[Label, Size, Size]
 
@@ -114,22 +116,25 @@ class Claims:
 def well_formed_atoms(atoms: list[Atom]) -> None:
     """Definitions use earlier atoms only, with as many indices as these have."""
     for k, a in enumerate(atoms):
-        if k in (UNIT, IOTA):
-            if a.fn or a.n_free != k:
-                raise NotChecked("the first two atoms are not 1 and the index")
-            continue
-        if not a.fn:
-            if a.operands or a.lo or a.hi or a.whole or a.attrs or a.n_free < 0:
-                raise NotChecked(f"atom {k} is an unknown with a definition")
-            continue
-        if not 0 <= a.n_free <= len(a.lo) == len(a.hi) or not set(a.whole) <= set(range(len(a.lo))):
-            raise NotChecked(f"atom {k} has variables that do not fit")
-        if a.whole and a.fn in INTERNAL:
-            raise NotChecked(f"atom {k} is no function of whole axes")
-        if not all(at_least(a.hi[q], a.lo[q]) for q in a.bound):
-            raise NotChecked(f"atom {k} has a reduction that ends before it starts")
-        for op in a.operands:
-            _well_formed(atoms, k, op, len(a.lo))
+        if k in (UNIT, IOTA) and (a.fn or a.n_free != k):
+            raise NotChecked("the first two atoms are not 1 and the index")
+        if a.fn:
+            _defined(atoms, k, a)
+        elif a.operands or a.lo or a.hi or a.whole or a.attrs or a.n_free < 0:
+            raise NotChecked(f"atom {k} is an unknown with a definition")
+
+
+def _defined(atoms: list[Atom], k: int, a: Atom) -> None:
+    if not 0 <= a.n_free <= len(a.lo) == len(a.hi) or not set(a.whole) <= set(range(len(a.lo))):
+        raise NotChecked(f"atom {k} has variables that do not fit")
+    if len(a.operands) != PLACES.get(a.fn, len(a.operands)):
+        raise NotChecked(f"atom {k} has another number of operands")
+    if a.whole and a.fn in INTERNAL:
+        raise NotChecked(f"atom {k} is no function of whole axes")
+    if not all(at_least(a.hi[q], a.lo[q]) for q in a.bound):
+        raise NotChecked(f"atom {k} has a reduction that ends before it starts")
+    for op in a.operands:
+        _well_formed(atoms, k, op, len(a.lo))
 
 
 def _well_formed(atoms: list[Atom], before: int, lin: Lin, axes: int) -> None:

@@ -109,7 +109,8 @@ class Discrete:
             case alg.Linear():
                 ks = [_whole(c) for c in rule.coefs]
                 c = _whole(rule.constant)
-                if not all(isinstance(k, int) for k in ks):
+                if not all(isinstance(k, int) or all(p.a == 0 for p in part)
+                           for k, part in zip(ks, parts, strict=True)):  # fmt: skip
                     raise NotChecked("an index with a symbolic stride")
                 return bases, pw.combine(parts, lambda x: (
                     sum(k * a for k, (a, _) in zip(ks, x, strict=True)),

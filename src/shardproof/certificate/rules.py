@@ -250,7 +250,8 @@ def simple(
         return _viewed(a, sources, shape)
     match a:
         case alg.Linear():
-            return added([spread(s, shape) for s in sources], a.coefs, number(a.constant))
+            return added([spread(s, shape) for s in sources], [number(c) for c in a.coefs],
+                         number(a.constant))  # fmt: skip
         case alg.Contract():
             return contracted(a, sources, assume)
         case alg.Constant():
