@@ -21,7 +21,7 @@ from shardproof.certificate.functions import Functions
 from shardproof.certificate.judge import Judge
 from shardproof.certificate.products import Sum
 from shardproof.certificate.ranks import Ranks
-from shardproof.certificate.region import Region, Split, fresh
+from shardproof.certificate.region import Region, Split, fresh, restart
 from shardproof.certificate.rules import VIEWS, Source, meaning_source, simple, unit
 from shardproof.certificate.schedule import Walk, waits
 from shardproof.ir.builder import Builder
@@ -59,6 +59,7 @@ def check(
         evaluated: ``original`` itself, or the problem with ranks folded that was evaluated.
         fixed: inputs that hold one constant.
     """
+    restart()
     run = Checker(original, evaluated, claims, fixed)
     try:
         run.all()

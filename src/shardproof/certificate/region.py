@@ -15,12 +15,17 @@ from shardproof.certificate.exact import Aff, NotChecked, affine, const, replace
 from shardproof.ir.sizes import Size, Undecided, at_least, div_mod, divides
 
 Range = tuple[Size, Size]
-_numbers = count(1)
+_numbers = [count(1)]
 
 
 def fresh() -> int:
     """A new index variable."""
-    return next(_numbers)
+    return next(_numbers[0])
+
+
+def restart() -> None:
+    """Number variables from 1 again, so that a check does not depend on those before it."""
+    _numbers[0] = count(1)
 
 
 class Split(Exception):
