@@ -14,6 +14,7 @@ from shardproof.infer import blocks, integers, views
 from shardproof.infer.blocks import Cell, Val
 from shardproof.infer.coef import ONE
 from shardproof.infer.integers import Index
+from shardproof.infer.naming import UNIT
 from shardproof.infer.terms import constant, lincomb
 from shardproof.ir.graph import TensorType, is_bool, is_integer
 from shardproof.ir.sizes import Size
@@ -149,12 +150,29 @@ class Discrete:
         if not vals[0].index:
             return None
         cond = spread_index(vals[0], out.shape)
-        k = integers.integral(other) if other is not None else None
-        if k is not None:
-            yes: Index = Index(cond.base, (integers.Piece(None, None, 0, k),))
-        else:
-            yes = spread_index(vals[1], out.shape)
-        return integers.select(cond, yes, spread_index(vals[2], out.shape))
+        k = integers.integral(other) if other is not None else _number(vals[1])
+        yes, no = _branch(cond, vals[1], k, out), _branch(cond, vals[2], _number(vals[2]), out)
+        return integers.select(cond, yes, no)
+
+
+def _branch(cond: Index, v: Val, k: Size | None, out: TensorType) -> Index:
+    """A branch of a selection: a number is a function of whatever the condition is one of."""
+    if k is not None:
+        return Index(cond.base, (integers.Piece(None, None, 0, k),))
+    return spread_index(v, out.shape)
+
+
+def _number(v: Val) -> int | None:
+    """The integer that every element of a value is, or None."""
+    if v.index is not None or len({c.lin for c in v.cells}) != 1:
+        return None
+    lin = v.cells[0].lin
+    if not lin:
+        return 0
+    (t, c), *more = lin
+    if more or t.atom != UNIT or t.restr or not isinstance(c, Fraction):
+        return None
+    return c.numerator if c.denominator == 1 else None
 
 
 def index_of(spread: Val, original: Val) -> Index:

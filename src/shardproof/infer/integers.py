@@ -195,6 +195,29 @@ def clip(pieces: tuple[Piece, ...], known: tuple[Size, Size] | None) -> tuple[Pi
     return tuple(out)
 
 
+def within(
+    pieces: tuple[Piece, ...], intervals: tuple[tuple[Bound, Bound], ...] | None
+) -> tuple[Piece, ...]:
+    """Drop what lies outside of all intervals, which do not overlap."""
+    if intervals is None:
+        return pieces
+    out = []
+    for p in pieces:
+        for a, b in intervals:
+            lo, hi = _low(p.lo, a), _high(p.hi, b)
+            if not _empty(lo, hi):
+                out.append(Piece(lo, hi, p.a, p.c))
+    return _tidy(out)
+
+
+def trimmed(p: Piece, rows: Size) -> Piece | None:
+    """The part of a piece whose values are inside ``[0, rows)``, or None."""
+    if p.a != 1 or in_table(p, rows):
+        return p
+    lo, hi = _low(p.lo, -p.c), _high(p.hi, rows - p.c)
+    return None if _empty(lo, hi) else Piece(lo, hi, p.a, p.c)
+
+
 # ------------------------------------------------------------------ towards real arithmetic
 
 

@@ -16,7 +16,18 @@ from shardproof.infer.blocks import Box, Cell, Lin, Term, Unsupported, Val, inse
 from shardproof.infer.coef import ONE
 from shardproof.infer.factors import align_all
 from shardproof.infer.fold import Folder
-from shardproof.infer.integers import WHOLE, Guards, Index, Piece, clip, identity, in_table
+from shardproof.infer.integers import (
+    WHOLE,
+    Bound,
+    Guards,
+    Index,
+    Piece,
+    clip,
+    identity,
+    in_table,
+    trimmed,
+    within,
+)
 from shardproof.infer.labels import bring_together, project
 from shardproof.infer.naming import IOTA, Table
 from shardproof.infer.products import Products, index_range
@@ -44,6 +55,8 @@ class Lookups:
     def __init__(self, table: Table, products: Products, guards: Guards, folder: Folder) -> None:
         self.table, self.products, self.guards, self.folder = table, products, guards, folder
         self.assumed: list[str] = []
+        # The values that masked ids may have, where that is more than one range.
+        self._intervals: dict[int, tuple[tuple[Bound, Bound], ...]] = {}
 
     # ---- gathers
 
@@ -95,6 +108,8 @@ class Lookups:
         atoms = {t.atom for c in index.base.cells for t, _ in c.lin}
         known = self._known(index, atoms, rows)
         pieces = clip(index.pieces, known)
+        if len(atoms) == 1 and known is None:
+            pieces = self._allowed(min(atoms), pieces, rows)
         if not pieces:
             raise Unsupported("no index is inside the table")
         for p in pieces:
@@ -104,12 +119,24 @@ class Lookups:
                 )
         return Index(index.base, pieces)
 
+    def _allowed(self, atom: int, pieces: tuple[Piece, ...], rows: Size) -> tuple[Piece, ...]:
+        """Masked ids of the sequential program: where an id is not masked it indexes the table,
+        which is assumed, as for ids without a mask. Both programs then have these ids only."""
+        if self.table.defining and atom != IOTA and atom not in self._intervals:
+            kept = [q for p in pieces if (q := trimmed(p, rows)) is not None]
+            if kept != list(pieces) and kept and all(in_table(p, rows) for p in kept):
+                self._intervals[atom] = tuple((p.lo, p.hi) for p in kept)
+                name = self.table.atoms[atom].name
+                spans = " or ".join(f"{p.lo} <= {name} < {p.hi}" for p in kept)
+                self.assumed.append(f"{spans} (it indexes a table of {rows} rows)")
+        return within(pieces, self._intervals.get(atom))
+
     def _known(self, index: Index, atoms: set[int], rows: Size) -> tuple[Size, Size] | None:
         if atoms == {IOTA}:
             return self._position_range(index.base)
         if len(atoms) != 1:
             return None
-        atom = atoms.pop()
+        (atom,) = atoms
         if index.pieces == WHOLE and self.table.defining:
             old = self.guards.ranges.get(atom)
             new = (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
