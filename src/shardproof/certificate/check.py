@@ -195,6 +195,8 @@ class Checker:
             plain = t.ax == tuple((j, 1) for j in range(n)) and t.off == (0,) * n and not t.restr
             if not plain or self.claims.atoms[t.atom].fn or any(len(d) > 1 for d in m.dims):
                 return False
+            if key[0] == "input" and self.claims.atoms[t.atom].name != key[-1]:
+                return False  # assumptions speak of inputs by these names
             if self.owner.setdefault(t.atom, key) != key:
                 return False
             if boolean:

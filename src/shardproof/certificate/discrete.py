@@ -49,6 +49,7 @@ class Discrete:
         self.algebra, self.functions = algebra, functions
         self.assumed: dict[str, None] = {}
         self.stating = True
+        self.allowed: dict[int, list[Piece]] = {}
 
     def check(
         self, run: Checker, rule: alg.Algebra, operands: Sequence[Meaning], v: Value,
@@ -107,15 +108,8 @@ class Discrete:
             raise NotChecked("an integer view of real numbers")
         match rule:
             case alg.Linear():
-                ks = [_whole(c) for c in rule.coefs]
-                c = _whole(rule.constant)
-                if not all(isinstance(k, int) or all(p.a == 0 for p in part)
-                           for k, part in zip(ks, parts, strict=True)):  # fmt: skip
-                    raise NotChecked("an index with a symbolic stride")
-                return bases, pw.combine(parts, lambda x: (
-                    sum(k * a for k, (a, _) in zip(ks, x, strict=True)),
-                    sum((k * d for k, (_, d) in zip(ks, x, strict=True)), c),
-                ))  # fmt: skip
+                ks, c = [_whole(k) for k in rule.coefs], _whole(rule.constant)
+                return bases, pw.combine(parts, lambda x: _linear(ks, c, x))
             case alg.Monomial() if len(parts) == 2 and all(e == 1 for e in rule.exponents):
                 return bases, pw.combine(parts, pw.times)
             case alg.Logic():
@@ -259,10 +253,26 @@ class Discrete:
             if self.algebra.known[t.atom] != old:
                 text = f"0 <= {name} < {rows} (it indexes a table of {rows} rows)"
                 self.assumed[text] = None
-        found = pw.clip(pieces, self.algebra.known.get(t.atom))
+        known = self.algebra.known.get(t.atom)
+        found = pw.clip(pieces, known)
+        if known is None and t.atom != IOTA:
+            found = self._allowed(t.atom, found, rows)
         if not found or not all(pw.inside(p, rows) for p in found):
             raise NotChecked("an index that may leave its table")
         return found
+
+    def _allowed(self, atom: int, pieces: list[Piece], rows: Size) -> list[Piece]:
+        """Masked ids of the sequential program: where an id is not masked it indexes the table,
+        which is assumed, as for ids without a mask."""
+        name = self.algebra.atoms[atom].name
+        if self.stating and atom not in self.allowed and not self.algebra.atoms[atom].fn:
+            kept = [q for p in pieces if (q := pw.trimmed(p, rows)) is not None]
+            if kept != pieces and kept and all(pw.inside(p, rows) for p in kept):
+                self.allowed[atom] = kept
+                spans = " or ".join(f"{p.lo} <= {name} < {p.hi}" for p in kept)
+                self.assumed[f"{spans} (it indexes a table of {rows} rows)"] = None
+        within = self.allowed.get(atom)
+        return pieces if within is None else [q for p in within for q in pw.cut(pieces, p)]
 
     def _take(
         self, x: Source, dim: int, at: Sequence[Aff], base: Sum, pieces: Sequence[Piece],
@@ -316,6 +326,16 @@ class Discrete:
                 raise Split(v[1][0][0], at if at_least(p.c, first + 1) else at + 1)
             out += self.where(base, p)
         return out
+
+
+def _linear(ks: Sequence[Any], c: Any, lines: Sequence[pw.Line]) -> pw.Line:
+    slope = 0
+    for k, (a, d) in zip(ks, lines, strict=True):
+        if a != 0 and not isinstance(k, int):
+            raise NotChecked("an index with a symbolic stride")
+        slope = slope + k * a if a != 0 else slope
+        c = c + k * d
+    return slope, c
 
 
 def _whole(x: Any) -> Any:

@@ -65,10 +65,21 @@ def same(p: Pieces, q: Pieces) -> bool:
 
 def clip(p: Pieces, known: tuple[Size, Size] | None) -> list[Piece]:
     """The pieces inside the known range of the integer."""
-    if known is None:
-        return list(p)
-    out = [x._replace(lo=low(x.lo, known[0]), hi=high(x.hi, known[1])) for x in p]
+    return list(p) if known is None else cut(p, Piece(*known, 0, 0))
+
+
+def cut(p: Pieces, to: Piece) -> list[Piece]:
+    """The pieces inside the interval of another."""
+    out = [x._replace(lo=low(x.lo, to.lo), hi=high(x.hi, to.hi)) for x in p]
     return [x for x in out if not empty(x.lo, x.hi)]
+
+
+def trimmed(p: Piece, rows: Size) -> Piece | None:
+    """The part of a piece whose values lie in ``[0, rows)``, or None."""
+    if p.a != 1 or inside(p, rows):
+        return p
+    lo, hi = low(p.lo, -p.c), high(p.hi, rows - p.c)
+    return None if empty(lo, hi) else p._replace(lo=lo, hi=hi)
 
 
 def compared(p: Pieces, kind: str, k: Size) -> list[Piece]:
