@@ -112,8 +112,9 @@ def verify_for_all(
             reason = reason or str(e)
             continue
         verdict = verify(
-            general.problem, fixed=fixed, replay=replay, certificate=certificate, progress=progress
-        )
+            general.problem, fixed=fixed, replay=replay, certificate=certificate, fixes=False,
+            progress=progress,
+        )  # fmt: skip
         if verdict.status == "refines":
             return verdict
         reason = reason or "the generalised program is not proved"

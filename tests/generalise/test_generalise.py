@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from shardproof.examples import llama_hlo, megatron_gpt
+from shardproof.examples import llama_hlo, megatron_gpt, qwen2
 from shardproof.generalise import NotGeneral, generalise, reproduces
 from shardproof.generalise.instance import find_values
 from shardproof.infer.run import infer
@@ -52,6 +52,23 @@ def test_llama_with_one_key_head_a_rank_says_so() -> None:
     assert ("condition", "sizes kept at the captured number: 1, 4") in verdict.assumptions
     general = generalise(problem(LLAMA8), "tp")
     assert general.table[8] == ["N"]
+
+
+def test_qwen_is_proved_for_every_number_of_ranks() -> None:
+    """Its vocabulary offset is a number times a mask: a rank's share times the rank."""
+    verdict = verify_for_all(problem(qwen2.tp2), "tp")
+    assert verdict.status == "refines"
+    assert verdict.certificate == "certificate checked"
+    assert ("condition", "sizes kept at the captured number: 1, 6") in verdict.assumptions
+    assert verdict.conditions[0].startswith("for all integers N, u1")
+
+
+def test_a_vocabulary_offset_that_does_not_follow_the_rank_is_refuted() -> None:
+    p = problem(qwen2.tp2)
+    for g in p.distributed.graphs:
+        offset = next(n for n in g.nodes if n.op == "scale")
+        offset.attrs["by"] = Fraction(0)  # right on rank 0
+    assert verify_for_all(p, "tp").status == "refuted"
 
 
 def test_the_captures_of_llama_are_instances_where_they_have_that_shape() -> None:

@@ -144,7 +144,7 @@ REFUSED = [
     ("take_rows", (f(2, 2), f(2)), {}, "integer tensor"),
     ("take_along", (f(2, 3), i(3)), {}, "ids must have shape"),
     ("scale", (f(2),), {"by": math.inf}, "finite"),
-    ("scale", (f(2),), {"by": N}, "a number"),
+    ("scale", (f(2),), {"by": "N"}, "a number"),
     ("full", (), {"value": Fraction(1, 2), "shape": (), "dtype": "i64"}, "is no i64"),
     ("full", (), {"value": math.nan, "shape": (), "dtype": "f32"}, "a number"),
     ("full", (), {"value": 0, "shape": (), "dtype": "float"}, "element type"),

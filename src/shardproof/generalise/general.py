@@ -92,12 +92,12 @@ def _statements(general: General) -> list[str]:
 
 def _table(a: Analysis, sizes: SymbolicSizes) -> tuple[dict[int, list[str]], list[int]]:
     found: dict[int, set[str]] = {}
-    kept: set[int] = set()
+    kept: set[int] = sizes.ones()
     for d in {d for t in a.tensors.values() for d in t.dims}:
         n, text = a.scales.size[d], format_size(sizes.size(d))
         if text != str(n):
             found.setdefault(n, set()).add(text)
-        elif n > 1 or sizes.is_share(d):
+        elif n > 1:
             kept.add(n)
     table = {n: sorted(texts, key=lambda t: (len(t), t)) for n, texts in found.items()}
     return table, sorted(kept)

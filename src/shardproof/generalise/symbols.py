@@ -53,10 +53,10 @@ class SymbolicSizes:
         """The symbolic size of a dim."""
         return self.scaled(self.scales.size[d], d)
 
-    def is_share(self, d: Dim) -> bool:
-        """Whether dims of other sizes are multiples of this one."""
-        return any(self.scales.size[m] != self.scales.size[d]
-                   for m in self.members[self.scales.find(d)])  # fmt: skip
+    def ones(self) -> set[int]:
+        """1, if a share of some larger size is kept at 1."""
+        return {1 for r in self.kept & self.used if self.unit[r] == 1
+                if any(self.powers.of(m) for m in self.members[r])}  # fmt: skip
 
     def scaled(self, value: int, d: Dim) -> Size:
         """A position in a dim: as many powers of N as the dim has."""
@@ -102,8 +102,8 @@ class SymbolicSizes:
             shares = {n // self.ranks**e for n, e in sizes if n and n % self.ranks**e == 0}
             self.unit[root] = divisor([*shares, *(n for n, _ in sizes if n),
                                        *self.scales.cuts(root)])  # fmt: skip
-            if self.unit[root] == 1 and any(n == 1 for n, _ in sizes):
-                self.kept.add(root)  # a reshape may leave out an extent of 1
+            if 1 in shares:  # equations of reshapes leave out an extent of 1
+                self.kept.add(root)
 
     def _assign(self) -> bool:
         """Give every class a polynomial; False where some class must be kept first."""

@@ -54,17 +54,17 @@ def _operand(x: Array, number: Fraction | Poly) -> tuple[Array, int | float]:
 
 
 def _scale(arrays: tuple[Array, ...], attrs: Attrs) -> Array:
-    x, by = _operand(arrays[0], at.number(attrs, "by"))
+    x, by = _operand(arrays[0], _by(attrs))
     return np.asarray(x * by)
 
 
-def _shift_by(attrs: Attrs) -> Fraction | Poly:
+def _by(attrs: Attrs) -> Fraction | Poly:
     by = attrs.get("by")
     return by if isinstance(by, Poly) else at.number(attrs, "by")
 
 
 def _shift(arrays: tuple[Array, ...], attrs: Attrs) -> Array:
-    x, by = _operand(arrays[0], _shift_by(attrs))
+    x, by = _operand(arrays[0], _by(attrs))
     return np.asarray(x + by)
 
 
@@ -94,10 +94,10 @@ declare(
 
 declare(
     "scale", "x", "by",
-    doc="""x times the number `by`, which is finite and exact. An integer tensor stays one when
-    `by` is whole; booleans are read as 0 and 1.""",
-    types=lambda inputs, attrs: _with_number(inputs[0], at.number(attrs, "by")),
-    algebra=lambda inputs, attrs: Linear((at.number(attrs, "by"),)),
+    doc="""x times the number or symbolic size `by`, which is finite and exact. An integer tensor
+    stays one when `by` is whole; booleans are read as 0 and 1.""",
+    types=lambda inputs, attrs: _with_number(inputs[0], _by(attrs)),
+    algebra=lambda inputs, attrs: Linear((_by(attrs),)),
     evaluate=_scale,
 )  # fmt: skip
 
@@ -105,8 +105,8 @@ declare(
     "shift", "x", "by",
     doc="""x plus the number or symbolic size `by`. An integer tensor stays one when `by` is
     whole; booleans are read as 0 and 1.""",
-    types=lambda inputs, attrs: _with_number(inputs[0], _shift_by(attrs)),
-    algebra=lambda inputs, attrs: Linear((Fraction(1),), _shift_by(attrs)),
+    types=lambda inputs, attrs: _with_number(inputs[0], _by(attrs)),
+    algebra=lambda inputs, attrs: Linear((Fraction(1),), _by(attrs)),
     evaluate=_shift,
 )  # fmt: skip
 

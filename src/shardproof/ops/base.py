@@ -49,9 +49,10 @@ class Identity:
 @dataclass(frozen=True, slots=True)
 class Linear:
     """``sum_i coefs[i] * operand_i + constant`` elementwise, operands broadcast. The constant
-    is symbolic where a program adds a size, such as the first row that a rank owns."""
+    is symbolic where a program adds a size, such as the first row that a rank owns, and a
+    coefficient where it does so under a mask."""
 
-    coefs: tuple[Fraction, ...]
+    coefs: tuple[Fraction | Poly, ...]
     constant: Fraction | Poly = Fraction(0)
 
 

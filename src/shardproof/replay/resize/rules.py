@@ -70,12 +70,12 @@ def _linear(
     a: Analysis, node: Node, algebra: alg.Linear, ins: Sequence[Tensor], out: Tensor
 ) -> None:
     _elementwise(a, node, algebra, ins, out)
-    if all(abs(c) == 1 for c in algebra.coefs):
+    if all(c in (1, -1) for c in algebra.coefs):
         a.flow(*ins, out)
         a.literal(node, "by", out)
     elif is_bool(node.inputs[0].dtype):
         a.literal(node, "by", out)  # an offset where a mask holds, else 0
-    elif len(ins) == 1 and ins[0].summed:
+    elif len(ins) == 1 and ins[0].summed and isinstance(algebra.coefs[0], Fraction):
         _count(a, node, "by", algebra.coefs[0], ins[0].summed)
 
 
