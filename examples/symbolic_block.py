@@ -1,8 +1,8 @@
 """Proofs for every number of ranks and all sizes, from graphs written by hand.
 
-    shardproof check examples/symbolic_block.py:mlp
-    shardproof check examples/symbolic_block.py:block_tp
-    shardproof check examples/symbolic_block.py:block_tp_sp
+shardproof check examples/symbolic_block.py:mlp
+shardproof check examples/symbolic_block.py:block_tp
+shardproof check examples/symbolic_block.py:block_tp_sp
 """
 
 from __future__ import annotations

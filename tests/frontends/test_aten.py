@@ -32,9 +32,9 @@ def test_matches_torch(case: Case) -> None:
 # Operators that need more than one call on the CPU can show; tested in the modules named.
 ELSEWHERE = {
     "test_collectives": "_c10d_functional.* c10d_functional.* vllm.all_reduce.default",
-    "test_idioms, test_facts": """aten.empty* aten.new_empty* prims.empty* aten.bernoulli* aten.dropout*
-        aten.native_dropout.default aten.rand* aten.uniform* aten.normal* aten.exponential*
-        aten.multinomial* aten.masked_scatter* aten.index_copy*
+    "test_idioms, test_facts": """aten.empty* aten.new_empty* prims.empty* aten.bernoulli*
+        aten.dropout* aten.native_dropout.default aten.rand* aten.uniform* aten.normal*
+        aten.exponential* aten.multinomial* aten.masked_scatter* aten.index_copy*
         aten._fused_* aten.log_sigmoid_forward* aten.sym_* aten._local_scalar_dense* aten.item*
         aten._assert_* aten.record_stream*""",
     "test_attention": """aten._scaled_dot_product_* aten._flash_attention_*
