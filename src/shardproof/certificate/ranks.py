@@ -60,7 +60,7 @@ class Ranks:
         n = product(self.mesh.extent(x) for x in axes)
         if a.get("group_size", n) != n or len(set(axes)) != len(axes):
             raise NotChecked("a group that is no set of mesh axes")
-        if any(a.get(k) is not None for k in ("sizes", "send_sizes", "recv_sizes")):
+        if any(len(set(a.get(k) or ())) > 1 for k in ("sizes", "send_sizes", "recv_sizes")):
             raise NotChecked("uneven parts with the rank as an index")
         if kind == "all_reduce":
             return self.reduced(str(a["op"]), s, axes, dtype)
