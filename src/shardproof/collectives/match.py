@@ -29,7 +29,11 @@ from typing import Union
 from shardproof.collectives.agree import Member, alike, disagreement, group_of, pair_disagreement
 from shardproof.collectives.errors import ProtocolError, Site, site
 from shardproof.collectives.stuck import Arrival, explain_leftovers, explain_stuck
-from shardproof.collectives.validate import validate_concrete, validate_spmd
+from shardproof.collectives.validate import (
+    validate_concrete,
+    validate_inside,
+    validate_spmd,
+)
 from shardproof.ir.graph import Graph, Node, Program, Value
 
 COLLECTIVE_OPS = frozenset(
@@ -179,6 +183,9 @@ class _Matcher:
             self.skip |= {n for n, _ in refused}
             errors += [e for _, e in refused]
             errors += _uses_before_wait(rank, graph)
+            if self.program.inner is not None:
+                inside = [n for n in graph.nodes if is_collective(n) and not self.communicates(n)]
+                errors += validate_inside(self.program.inner, rank, inside)
         progress = True
         while progress:
             progress = False

@@ -3,12 +3,12 @@ size. Nodes refused here are not matched, so that one wrong group is one finding
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from shardproof.collectives.agree import group_of
+from shardproof.collectives.agree import group_of, sizes_of
 from shardproof.collectives.errors import ErrorKind, ProtocolError, site
 from shardproof.ir.graph import Graph, Mesh, Node, Program
-from shardproof.ir.sizes import Size, product
+from shardproof.ir.sizes import Poly, Size, only_symbol, product, substitute, symbols
 
 
 def validate_concrete(
@@ -73,4 +73,41 @@ def _spmd_reason(mesh: Mesh, node: Node) -> tuple[ErrorKind, str] | None:
         return "group_size", f"group_size {size}, but the axes {group} have {expected} ranks"
     if node.op in ("send", "recv"):
         return "unsupported", f"{node.op} in a graph that every rank runs: give a graph per rank"
+    return _sizes_reason(mesh, node)
+
+
+def validate_inside(mesh: Mesh, rank: int, nodes: Iterable[Node]) -> list[ProtocolError]:
+    """Findings of the declared sizes of collectives inside a class of ranks."""
+    found = []
+    for node in nodes:
+        reason = _sizes_reason(mesh, node)
+        if reason:
+            kind, text = reason
+            found.append(ProtocolError(kind, text, group_of(node), (site(rank, node),)))
+    return found
+
+
+def _sizes_reason(mesh: Mesh, node: Node) -> tuple[ErrorKind, str] | None:
+    """Whether declared sizes are what the members bring or get. Ranks that run one graph have one
+    extent, unless that is a function of the rank."""
+    sizes = sizes_of(node, "sizes")
+    if sizes is None:
+        return None
+    own = node.attrs.get("extent")
+    if node.op == "all_gather":
+        dim = node.attrs["dim"]
+        own = node.inputs[0].shape[dim] if isinstance(dim, int) else None
+    if not isinstance(own, int | Poly):
+        return "unsupported", f"{node.op} with sizes, without the extent of this member"
+    group = group_of(node)
+    ranked = symbols(own) & {only_symbol(mesh.index(str(a))) for a, _ in mesh.axes}
+    if not ranked:
+        actual = (own,) * len(sizes)
+    elif len(group) == 1 and ranked == {only_symbol(mesh.index(str(group[0])))}:
+        (mine,) = ranked
+        actual = tuple(substitute(own, {mine: k}) for k in range(len(sizes)))
+    else:
+        return "unsupported", f"{node.op} with sizes that depend on ranks outside of its group"
+    if actual != tuple(sizes):
+        return "sizes", f"declared sizes {sizes}, members bring or get {actual}"
     return None
