@@ -15,59 +15,83 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from shardproof.examples.jax_programs import PROGRAMS
 from shardproof.replay.resize import resize
 from shardproof.replay.search import instantiate_small
 from shardproof.report.files import write_whole
 from shardproof.spec.spec import Spec
 from shardproof.testing.judge import Judgement, Pair, judge, judge_full_size
 from shardproof.testing.mutate import KINDS, Mutant, mutants
-from shardproof.testing.pairs import PAIRS
+from shardproof.testing.pairs import PAIRS, pair
 
 WIDTHS = (8, 7, 9, 9, 9, 7, 7)
-SYMBOLIC = Path(__file__).parents[1] / "examples" / "symbolic_block.py"
+EACH = 100  # the file is written after so many mutants
+ROOT = Path(__file__).parents[1]
+SYMBOLIC = ROOT / "examples" / "symbolic_block.py"
+STORED = ROOT / "tests" / "frontends" / "hlo" / "fixtures"  # modules that JAX printed
 
 
-def symbolic(function: str) -> Pair:
-    """A hand-written symbolic example at small sizes on two ranks."""
+def symbolic(function: str, ranks: int) -> Pair:
+    """A hand-written symbolic example at small sizes on some ranks."""
     found = importlib.util.spec_from_file_location("symbolic_block", SYMBOLIC)
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     spec: Spec = getattr(module, function)()
-    problem = instantiate_small(spec.resolve(), {})
-    return Pair(problem.name, resize(problem), problem, spec.fixed_values)
+    problem = instantiate_small(spec.resolve(), {"N": ranks})
+    return Pair(f"{problem.name} = {ranks}", resize(problem), problem, spec.fixed_values)
+
+
+def stored_jax(name: str, compiled: bool, texts: tuple[Path, Path]) -> Pair:
+    """A JAX program on several devices against its plain version, as JAX printed both."""
+    way = "compiled" if compiled else "lowered"
+    plain, spread = (t.read_text() for t in texts)
+    return pair(PROGRAMS[name].spec_of(name, plain, spread, compiled), f"JAX: {name}, {way}")
 
 
 def all_pairs() -> dict[str, Callable[[], Pair]]:
     """Every correct pair: captured, repaired, and hand-written."""
     pairs = dict(PAIRS)
     if SYMBOLIC.exists():
-        for name in ("mlp", "block_tp", "block_tp_sp"):
-            pairs[f"symbolic_{name}"] = lambda name=name: symbolic(name)  # type: ignore[misc]
+        for name, n in product(("mlp", "block_tp", "block_tp_sp"), (2, 3, 4)):
+            pairs[f"symbolic_{name}_{n}"] = lambda name=name, n=n: symbolic(name, n)  # type: ignore[misc]
+    for name, compiled in product(PROGRAMS, (False, True)):
+        stem = f"{name}-{'compiled' if compiled else 'lowered'}".replace(" ", "_").lower()
+        texts = (STORED / f"{stem}.plain.hlo.txt", STORED / f"{stem}.spread.hlo.txt")
+        if texts[0].exists():
+            pairs[f"jax_{stem}"] = partial(stored_jax, name, compiled, texts)
     return pairs
 
 
 def run(
-    pairs: dict[str, Pair], count: int, seed: int, seconds: float, say: Callable[[str], None]
-) -> list[Judgement]:
-    """Judge mutants of all pairs in turn, until there are ``count`` or the time is over."""
+    pairs: dict[str, Pair], count: int, seed: int, seconds: float,
+    say: Callable[[str, list[Judgement]], None],
+) -> list[Judgement]:  # fmt: skip
+    """Judge mutants of all pairs, until there are ``count`` or the time is over.
+
+    Every pair gets about the same work: those with few operators have more mutants judged.
+    """
     started = time.monotonic()
     queues: dict[str, Iterator[Mutant]] = {
         name: mutants(p.small.problem, seed=seed) for name, p in pairs.items()
     }
+    work = dict.fromkeys(queues, 0)
     out: list[Judgement] = []
     while queues and len(out) < count and time.monotonic() - started < seconds:
-        for name in list(queues):
-            mutant = next(queues[name], None)
-            if mutant is None:
-                del queues[name]
-            elif len(out) < count:
-                out.append(judge(pairs[name], mutant))
-                say(f"{len(out)} mutants, {name}: {mutant.description}")
+        name = min(queues, key=work.__getitem__)
+        mutant = next(queues[name], None)
+        if mutant is None:
+            del queues[name]
+            continue
+        out.append(judge(pairs[name], mutant))
+        work[name] += sum(len(g.nodes) for g in pairs[name].small.problem.distributed.graphs)
+        say(f"{len(out)} mutants, {name}: {mutant.description}", out)
     return out
 
 
@@ -150,12 +174,18 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     made = all_pairs()
     pairs = {name: made[name]() for name in given.pairs or made}
-    say = _progress if sys.stderr.isatty() else (lambda text: None)
+
+    def say(text: str, judged: list[Judgement]) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
+        if given.json and len(judged) % EACH == 0:
+            _write(given.json, document(judged, [], given.seed))
+
     judged = run(pairs, given.count, given.seed, given.seconds, say)
     full = run_full_size(pairs, given.full_size, given.seed)
     result = document(judged, full, given.seed)
     if given.json:
-        write_whole(given.json, json.dumps(_finite(result), indent=1).encode() + b"\n")
+        _write(given.json, result)
     print("by kind, at reduced sizes")
     print(*table({**result["kinds"], "all": result["total"]}), sep="\n")
     print("\nby pair")
@@ -175,8 +205,8 @@ def _finite(x: Any) -> Any:
     return [_finite(v) for v in x] if isinstance(x, list | tuple) else x
 
 
-def _progress(text: str) -> None:
-    print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
+def _write(path: Path, result: dict[str, Any]) -> None:
+    write_whole(path, json.dumps(_finite(result), indent=1).encode() + b"\n")
 
 
 if __name__ == "__main__":

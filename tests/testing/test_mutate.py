@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from benchmarks.mutants import all_pairs
 
 from shardproof.ir.check import check_graph, check_program
 from shardproof.ir.graph import Graph
@@ -68,7 +69,8 @@ def test_the_original_is_left_as_it_was(grid: Pair) -> None:
 
 
 def test_every_kind_occurs(grid: Pair, gpt: Pair) -> None:
-    found = {c.kind for p in (grid, gpt) for c in candidates(p.small.problem, Random(0))}
+    others = [all_pairs()[name]() for name in ("micro_batches", "jax_ring_attention-lowered")]
+    found = {c.kind for p in (grid, gpt, *others) for c in candidates(p.small.problem, Random(0))}
     assert found == set(KINDS)
 
 

@@ -18,7 +18,7 @@ from shardproof.ir.check import check_graph, check_program
 from shardproof.ir.graph import Program
 from shardproof.ops.base import infer_types
 from shardproof.spec.problem import Problem
-from shardproof.testing import arithmetic, communication
+from shardproof.testing import arithmetic, communication, dataflow
 from shardproof.testing.edit import apply
 from shardproof.testing.shards import swap_parts, swaps
 from shardproof.testing.sites import Site, Variant, captured_name, names_of, sites
@@ -42,6 +42,13 @@ FINDERS: dict[str, Finder] = {
     "change a constant": arithmetic.constant,
     "swap operands": arithmetic.swapped_operands,
     "wrong input": arithmetic.other_input,
+    "swap reduction and activation": dataflow.activation_order,
+    "stale value": dataflow.stale,
+    "drop a micro-batch": dataflow.dropped_addend,
+    "wrong rank offset": dataflow.rank_offset,
+    "sum for mean": dataflow.sum_for_mean,
+    "wrong split sizes": dataflow.split_sizes,
+    "wrong peer": dataflow.wrong_peer,
     PROTOCOL: communication.swapped_order,
 }
 KINDS = (*FINDERS, SHARDS)

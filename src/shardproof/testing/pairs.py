@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from shardproof.examples import grad_accumulation, layernorm_gradient, megatron_gpt
+from shardproof.examples import (
+    grad_accumulation,
+    layernorm_gradient,
+    llama_hlo,
+    megatron_gpt,
+    qwen2,
+)
 from shardproof.ir.graph import Program
 from shardproof.replay.resize import resize
 from shardproof.spec.problem import Problem
@@ -14,6 +20,7 @@ from shardproof.spec.spec import Spec
 from shardproof.testing.edit import Chain, apply
 from shardproof.testing.grid import grid_block
 from shardproof.testing.judge import Pair
+from shardproof.testing.steps import micro_batches
 
 
 def pair(spec: Spec, name: str = "", repair: Callable[[Problem], Problem] | None = None) -> Pair:
@@ -48,4 +55,7 @@ PAIRS: dict[str, Callable[[], Pair]] = {
     "layernorm_partial": lambda: pair(layernorm_gradient.reduced_later()),
     "grad_accumulation": accumulation,
     "grid_block": lambda: pair(grid_block()),
+    "micro_batches": lambda: pair(micro_batches()),
+    "qwen2_tp2": lambda: pair(qwen2.tp2()),
+    "llama_hlo_tp2_layers1": lambda: pair(llama_hlo.tp2_layers1()),
 }
