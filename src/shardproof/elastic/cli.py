@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from cyclopts import App, Parameter
 
@@ -34,18 +34,7 @@ PolicyName = Literal[
     "ssp",
     "dssp",
 ]
-_ALL: tuple[PolicyName, ...] = (
-    "bsp",
-    "local-sgd",
-    "time-budget",
-    "dylu",
-    "elastic",
-    "elastic-min-gap",
-    "elastic-published",
-    "asp",
-    "ssp",
-    "dssp",
-)
+_ALL: tuple[PolicyName, ...] = get_args(PolicyName)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

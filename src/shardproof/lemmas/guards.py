@@ -345,7 +345,7 @@ declare(
         (
             Condition(
                 "the value is known to be boolean (comparison, one-hot, product of such)",
-                "infer/products.py: _flatten, _mark",
+                "infer/simplify.py: _flatten, _mark",
             ),
         ),
         lambda: (_idempotent(np.array([0, 1], dtype=object), n) for n in range(1, 6)),

@@ -60,7 +60,7 @@ declare(
         (
             Condition(
                 "both exponentials read the same value, without a partial sum",
-                "infer/products.py: _join_exponentials",
+                "infer/simplify.py: _join_exponentials",
             ),
         ),
         None,
@@ -128,7 +128,7 @@ declare(
             Condition(
                 "every factor is shown to be positive: exponentials, their products, and sums of "
                 "such over ranges that are empty for no sizes",
-                "infer/products.py: positive, _never_empty; infer/rows.py: log",
+                "infer/simplify.py: positive, _never_empty; infer/rows.py: log",
             ),
         ),
         None,
@@ -158,11 +158,11 @@ declare(
         (
             Condition(
                 "the factor is positive, or the report lists that it is nowhere zero",
-                "infer/products.py: _assume_nonzero",
+                "infer/simplify.py: _assume_nonzero",
             ),
             Condition(
                 "a size by which the program divides is never zero, or the report lists it",
-                "infer/products.py: assume_divisor",
+                "infer/simplify.py: assume_divisor",
             ),
         ),
         None,
@@ -206,7 +206,7 @@ declare(
         (
             Condition(
                 "the outer exponent is an integer; a root stays a name",
-                "infer/products.py: _powered, _flatten",
+                "infer/products.py: _powered; infer/simplify.py: _flatten",
             ),
         ),
         _cases_powered,
