@@ -156,3 +156,18 @@ def test_messages_go_the_other_way_round(made: Callable[[str], Pair]) -> None:
     ]
     assert [(a.get("dst"), b.get("dst")) for a, b in pairs if "dst" in a] == [(2, 0)]
     assert [(a.get("src"), b.get("src")) for a, b in pairs if "src" in a] == [(0, 2)]
+
+
+def test_ranks_that_run_different_programs_are_changed_one_by_one(
+    made: Callable[[str], Pair],
+) -> None:
+    pair = made("jax_ring_product-compiled")
+    graphs = pair.small.problem.distributed.graphs
+    assert len({tuple(n.op for n in g.nodes) for g in graphs}) > 1
+    found = list(mutants(pair.small.problem, kinds=("wrong peer", "stale value")))
+    assert {m.kind for m in found} == {"wrong peer", "stale value"}
+    for m in found:
+        after = m.problem.distributed.graphs
+        changed = [k for k, (a, b) in enumerate(zip(graphs, after, strict=True)) if a is not b]
+        assert (*changed,) == m.ranks
+        assert len(changed) == 1

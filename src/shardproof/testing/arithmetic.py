@@ -157,14 +157,14 @@ def _swap(values: tuple[Value, ...], i: int, j: int) -> tuple[Value, ...]:
 def other_input(site: Site) -> Iterator[Variant]:
     """Another input of the program, of the same type, in the place of an operand."""
     for i, v in enumerate(site.node.inputs):
-        inputs = site.graph(0).inputs
+        inputs = site.own().inputs
         if v not in inputs:
             continue
         for w in inputs:
             if w is v or w.type != v.type:
                 continue
             edits = []
-            for k, n in enumerate(site.nodes):
+            for k, n in site.ranked():
                 given = _named(site.graph(k), w.name)
                 if given is None or given.type != n.inputs[i].type:
                     break
@@ -185,7 +185,7 @@ def early_bias(site: Site) -> Iterator[Variant]:
         return
     for bias in (0, 1):
         v = site.node.inputs[bias]
-        if v in site.graph(0).inputs and v.type.rank < site.node.output.type.rank:
+        if v in site.own().inputs and v.type.rank < site.node.output.type.rank:
             text = f"%{v.name} added before the reduction"
             yield from variant(site, text, partial(_early, site, bias))
 

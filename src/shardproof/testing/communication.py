@@ -95,7 +95,7 @@ def group(site: Site) -> Iterator[Variant]:
 
         yield from variant(site, f"{op} over {text}", edit, communicates=True)
 
-    groups = {k: group_of(node) for k, node in enumerate(site.nodes)}
+    groups = {k: group_of(node) for k, node in site.ranked()}
     if op == "all_reduce":
         yield from over("this rank alone", {k: (k,) for k in groups})
     if op == "all_reduce" and n % 2 == 0 and n > 2:
@@ -159,7 +159,7 @@ def swapped_order(site: Site) -> Iterator[Variant]:
     """The collective after the next one of its group (meant for one rank)."""
     if not is_collective(site):
         return
-    orders = [_order(site.graph(k), n) for k, n in enumerate(site.nodes)]
+    orders = [_order(site.graph(k), n) for k, n in site.ranked()]
     if all(o is not None for o in orders):
         edits = tuple(Edit(order=o) for o in orders)
         yield Variant(f"{site.node.op} after the next collective", edits, communicates=True)

@@ -74,7 +74,7 @@ def _reduces(node: Node) -> bool:
 
 def stale(site: Site) -> Iterator[Variant]:
     """A use that reads an earlier value of the same type."""
-    order = _values(site.graph(0))
+    order = _values(site.own())
     place = {v: i for i, v in enumerate(order)}
     for i, v in enumerate(site.node.inputs):
         earlier = [j for j in range(place[v]) if order[j].type == v.type]
@@ -98,7 +98,7 @@ def _values(graph: Graph) -> list[Value]:
 def dropped_addend(site: Site) -> Iterator[Variant]:
     """A micro-batch, or a step, that is left out of a sum of alike ones, or counted twice."""
     node = site.node
-    if node.op != "add" or not _alike(site.graph(0), node):
+    if node.op != "add" or not _alike(site.own(), node):
         return
     for i in (0, 1):
         name, other = node.inputs[i].name, node.inputs[1 - i].name

@@ -4,8 +4,8 @@ Every mutant is well-formed by the check of the IR, and the same for the same se
 is wrong is for a replay to say (:mod:`shardproof.testing.judge`): many mutations change nothing
 that an output depends on.
 
-Only nodes that some obligation depends on are mutated, and only in problems whose ranks' graphs
-are aligned and concrete; instantiate a symbolic problem first.
+Only nodes that some obligation depends on are mutated, and only in problems that are concrete;
+instantiate a symbolic problem first. Where the graphs of the ranks differ, one rank is changed.
 """
 
 from __future__ import annotations
@@ -123,13 +123,14 @@ def well_formed(problem: Problem) -> bool:
 
 def candidates(problem: Problem, rng: Random) -> Iterator[Candidate]:
     """Every mutation of every site: on all ranks, and on one rank that ``rng`` picks."""
-    ranks = tuple(range(len(problem.distributed.graphs)))
+    count = len(problem.distributed.graphs)
     for site in sites(problem):
+        ranks = tuple(site.ranks)
         for kind, find in FINDERS.items():
             for v in find(site):
-                if kind != PROTOCOL:
+                if kind != PROTOCOL and len(ranks) == count:
                     yield _candidate(kind, site, v, ranks)
-                if len(ranks) > 1:
+                if count > 1:
                     one = PROTOCOL if v.communicates else kind
                     yield _candidate(one, site, v, (rng.choice(ranks),))
     for name, i, j in swaps(problem):
@@ -143,18 +144,20 @@ def _candidate(kind: str, site: Site, v: Variant, ranks: tuple[int, ...]) -> Can
 def _mutant(kind: str, site: Site, v: Variant, ranks: tuple[int, ...]) -> Mutant:
     problem = site.problem
     old = problem.distributed
-    graphs = [apply(g, v.edits[k]) if k in ranks else g for k, g in enumerate(old.graphs)]
+    edits = dict(zip(site.ranks, v.edits, strict=True))
+    nodes = dict(site.ranked())
+    graphs = [apply(g, edits[k]) if k in ranks else g for k, g in enumerate(old.graphs)]
     everywhere = len(ranks) == len(graphs)
     where = "on all ranks" if everywhere else f"on rank {ranks[0]}"
-    name = captured_name(site.nodes[ranks[0]])
+    name = captured_name(nodes[ranks[0]])
     names: set[str] = set()
     for k in ranks:
-        names |= names_of(old.graphs[k], [site.nodes[k]], v.more)
+        names |= names_of(old.graphs[k], [nodes[k]], v.more)
     return Mutant(
         replace(problem, distributed=Program(old.mesh, graphs)),
         kind,
         f"{name}: {v.text}, {where}",
-        tuple(dict.fromkeys(captured_name(site.nodes[k]) for k in ranks)),
+        tuple(dict.fromkeys(captured_name(nodes[k]) for k in ranks)),
         frozenset(names),
         ranks,
     )

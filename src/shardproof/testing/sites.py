@@ -13,25 +13,39 @@ from shardproof.testing.edit import Edit, live_nodes, with_attrs
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One node of a distributed program: ``nodes[k]`` is that of the k-th graph."""
+    """One node of a distributed program: ``nodes[k]`` is that of the graph ``first + k``."""
 
     problem: Problem
     nodes: tuple[Node, ...]
+    first: int = 0
 
     @property
     def node(self) -> Node:
         """The node of the first rank."""
         return self.nodes[0]
 
+    @property
+    def ranks(self) -> range:
+        """The graphs that have the node."""
+        return range(self.first, self.first + len(self.nodes))
+
     def graph(self, k: int) -> Graph:
         return self.problem.distributed.graphs[k]
+
+    def own(self) -> Graph:
+        """The graph of the first node."""
+        return self.graph(self.first)
+
+    def ranked(self) -> Iterator[tuple[int, Node]]:
+        """Every node with the number of its graph."""
+        return zip(self.ranks, self.nodes, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """One mutation of one site.
 
-    ``text`` says what is done; ``edits`` does it, one a rank; ``communicates``: to do it on one
+    ``text`` says what is done; ``edits`` does it, one a node; ``communicates``: to do it on one
     rank only is a matter of the protocol; ``more`` are further operands of the mutated nodes.
     """
 
@@ -46,7 +60,7 @@ def variant(
 ) -> Iterator[Variant]:
     """The mutation ``edit(rank, node)`` on every rank, or nothing where it is not well-shaped."""
     try:
-        edits = tuple(edit(k, n) for k, n in enumerate(site.nodes))
+        edits = tuple(edit(k, n) for k, n in site.ranked())
     except (ShapeError, ValueError, KeyError):
         return
     yield Variant(text, edits, communicates)
@@ -60,13 +74,16 @@ def attributes(**changes: AttrValue) -> Callable[[int, Node], Edit]:
 def sites(problem: Problem) -> list[Site]:
     """The nodes that an obligation depends on, aligned over the ranks.
 
-    Graphs of one shape are aligned by position. Graphs that differ have no common site.
+    Graphs of one shape are aligned by position. Where they differ, as in a ring or a pipeline,
+    every site is a node of one graph.
     """
     graphs = problem.distributed.graphs
     shape = [n.op for n in graphs[0].nodes]
-    if any([n.op for n in g.nodes] != shape for g in graphs):
-        return []
     live = [set(live_nodes(g, _wanted(problem, g))) for g in graphs]
+    if any([n.op for n in g.nodes] != shape for g in graphs):
+        return [
+            Site(problem, (n,), k) for k, g in enumerate(graphs) for n in g.nodes if n in live[k]
+        ]
     columns = zip(*(g.nodes for g in graphs), strict=True)
     return [
         Site(problem, nodes)
