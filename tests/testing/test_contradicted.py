@@ -13,11 +13,6 @@ BODIES = {
     # Ring attention, sub.24 with its operands swapped: the running maximum starts at -inf.
     "zero times infinity": INFINITE + "%z = scale(%m) {by=0}\n%y = add(%x, %z)\n",
     "infinity minus infinity": INFINITE + "%d = add(%x, %m)\n%y = sub(%d, %m)\n",
-    "zero times one by zero": (
-        '%o = full() {value=0, shape=(4,), dtype="f32"}\n%one = full() '
-        '{value=1, shape=(4,), dtype="f32"}\n%d = div(%one, %o)\n'
-        "%z = scale(%d) {by=0}\n%y = add(%x, %z)\n"
-    ),
 }
 
 
