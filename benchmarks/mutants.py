@@ -8,6 +8,7 @@ See docs/benchmarks.md for what is measured.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import sys
@@ -24,6 +25,7 @@ from shardproof.examples.jax_programs import PROGRAMS
 from shardproof.replay.resize import resize
 from shardproof.replay.search import instantiate_small
 from shardproof.report.files import write_whole
+from shardproof.spec.problem import Problem
 from shardproof.spec.spec import Spec
 from shardproof.testing.judge import Judgement, Pair, judge, judge_full_size
 from shardproof.testing.mutate import KINDS, Mutant, mutants
@@ -33,6 +35,7 @@ WIDTHS = (8, 7, 9, 9, 9, 7, 7)
 EACH = 100  # the file is written after so many mutants
 ROOT = Path(__file__).parents[1]
 SYMBOLIC = ROOT / "examples" / "symbolic_block.py"
+SUPPORT = ROOT / "tests" / "support"
 STORED = ROOT / "tests" / "frontends" / "hlo" / "fixtures"  # modules that JAX printed
 
 
@@ -55,6 +58,37 @@ def stored_jax(name: str, compiled: bool, texts: tuple[Path, Path]) -> Pair:
     return pair(PROGRAMS[name].spec_of(name, plain, spread, compiled), f"JAX: {name}, {way}")
 
 
+def small_programs() -> dict[str, Callable[[], Pair]]:
+    """The hand-written programs that the tests use as well, some cut into unequal parts."""
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))
+    problems, layers, fused = (
+        importlib.import_module(f"tests.support.{name}") for name in ("problems", "layers", "fused")
+    )
+    even, uneven = problems.even(2, 3), problems.uneven(0, 2, 5)
+    made = {
+        "mlp": partial(problems.mlp, even, 4, 5),
+        "mlp_uneven": partial(problems.mlp, uneven, 4, 5),
+        "data_parallel": partial(problems.data_parallel, even, 4),
+        "data_parallel_uneven": partial(problems.data_parallel, uneven, 4),
+        "pipeline": partial(layers.pipeline, 2, 2),
+        "softmax": partial(fused.softmax, even, 4),
+        "softmax_uneven": partial(fused.softmax, uneven, 4),
+        "layer_norm": partial(fused.layer_norm, even, 4),
+        "layer_norm_grad": partial(fused.layer_norm_grad, even, 4),
+        "rms_norm": partial(fused.rms_norm, even, 4),
+        "silu": partial(fused.activation, even, 4, "silu"),
+        "gelu": partial(fused.activation, even, 4, "gelu"),
+    }
+    return {f"small_{name}": partial(small, name, build) for name, build in made.items()}
+
+
+def small(name: str, build: Callable[[], Problem]) -> Pair:
+    """The pair of one of them, named after it."""
+    problem = build()
+    return Pair(f"Small: {name.replace('_', ' ')}", resize(problem), problem)
+
+
 def all_pairs() -> dict[str, Callable[[], Pair]]:
     """Every correct pair: captured, repaired, and hand-written."""
     pairs = dict(PAIRS)
@@ -66,6 +100,8 @@ def all_pairs() -> dict[str, Callable[[], Pair]]:
         texts = (STORED / f"{stem}.plain.hlo.txt", STORED / f"{stem}.spread.hlo.txt")
         if texts[0].exists():
             pairs[f"jax_{stem}"] = partial(stored_jax, name, compiled, texts)
+    if SUPPORT.exists():
+        pairs.update(small_programs())
     return pairs
 
 
