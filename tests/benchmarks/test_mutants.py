@@ -11,7 +11,9 @@ from benchmarks import mutants as bench
 from shardproof.testing.judge import judge, judge_full_size
 from shardproof.testing.mutate import mutants
 from shardproof.testing.pairs import PAIRS
+from shardproof.verify import verify
 
+JAX_RING = "jax_ring_product-compiled"
 SLICE = {"gpt_tp2_layers1": 14, "grid_block": 16, "grad_accumulation": 8, "layernorm_partial": 2}
 
 
@@ -45,3 +47,12 @@ def test_the_figures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert len(found["mutants"]) == 4
     assert len(found["full_size_mutants"]) == 1
     assert "by kind" in capsys.readouterr().out
+
+
+def test_small_and_stored_programs_are_correct() -> None:
+    pairs = bench.all_pairs()
+    made = [n for n in pairs if n.startswith("small_") or n in ("symbolic_mlp_3", JAX_RING)]
+    assert len(made) == 14
+    for name in made:
+        pair = pairs[name]()
+        assert verify(pair.small.problem, fixed=dict(pair.fixed)).status == "refines", name

@@ -51,7 +51,7 @@ def test_names_are_whole() -> None:
     assert names_in(f, notes=False) == {"wait", "d"}
 
 
-@pytest.mark.parametrize("name", ["grid_block", "grad_accumulation"])
+@pytest.mark.parametrize("name", ["grid_block", "grad_accumulation", "micro_batches"])
 def test_the_pairs_are_correct(name: str) -> None:
     pair = PAIRS[name]()
     for problem in (pair.original, pair.small.problem):
