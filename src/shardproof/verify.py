@@ -23,7 +23,12 @@ from shardproof.replay.instantiate import is_concrete
 from shardproof.replay.resize import resize
 from shardproof.replay.search import Search, instantiate_small, search
 from shardproof.report.diagnostic import Finding, OutputRelation, Verdict
-from shardproof.report.relation import condition_lines, expression
+from shardproof.report.relation import (
+    condition_lines,
+    empty_on_first,
+    expression,
+    possibly_empty,
+)
 from shardproof.spec.problem import Problem
 
 Progress = Callable[[str], None]
@@ -74,11 +79,11 @@ def verify(
         clock.lap("inference")
         inf = deep if deep.holds else inf
     verdict = _verdict(problem, inf)
-    if inf.holds:
+    if inf.holds and not _without_ranks(problem, verdict):
         _certify(problem, inf, verdict, fixed, certificate, say)
         clock.lap("certificate")
         _confirm(problem, verdict, fixed, replay, say)
-    else:
+    elif not inf.holds:
         _refute(problem, inf, verdict, fixed, replay, fixes, say)
     clock.lap("replay")
     verdict.seconds = clock.seconds
@@ -130,6 +135,26 @@ def verify_for_all(
             )
         )
     return verdict
+
+
+def _without_ranks(problem: Problem, verdict: Verdict) -> bool:
+    """Whether an extent is zero on some ranks in a proof for all: then its conditions leave these
+    ranks out, and it is none."""
+    empty = [(v, n) for v, n in possibly_empty(problem) if empty_on_first(n)]
+    if not empty:
+        return False
+    name, extent = empty[0]
+    verdict.status = "unproved"
+    verdict.findings.append(
+        Finding(
+            "SP202",
+            lookup("SP202").title,
+            f"%{name} has an extent of {extent}, which is zero on some ranks; the proof is for "
+            "extents of at least 1",
+            certain=False,
+        )
+    )
+    return True
 
 
 def _protocol_error(inf: Inference) -> bool:

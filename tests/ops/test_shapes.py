@@ -168,9 +168,21 @@ def test_refusals_name_operator_and_reason(
     assert reason in str(caught.value)
 
 
-def test_collectives_keep_further_attributes() -> None:
-    assert out("all_reduce", f(2), op="sum", label="grads", **FOUR) == (f(2),)
+def test_attributes_of_collectives() -> None:
+    assert out("all_reduce", f(2), op="sum", **{"async": True}, **FOUR) == (f(2),)
     assert out("send", f(2), dst=1, tag=0, **FOUR) == ()
+    with pytest.raises(ShapeError, match="unknown attribute 'async_op'"):
+        out("all_reduce", f(2), op="sum", async_op=True, **FOUR)
+
+
+def test_constants_that_a_type_lacks() -> None:
+    for dtype, value in (("b8", symbol("N")), ("b8", 2), ("u8", 300), ("u8", -1), ("i8", 128)):
+        with pytest.raises(ShapeError, match=r"no boolean|does not fit"):
+            out("full", value=value, shape=(B,), dtype=dtype)
+    with pytest.raises(ShapeError, match="no boolean"):
+        out("masked_fill", TensorType("b8", (B,)), TensorType("b8", (B,)), value=Fraction(2))
+    with pytest.raises(ShapeError, match="no booleans"):
+        out("iota", size=B, start=0, step=1, dtype="b8")
 
 
 def test_opaque_outputs() -> None:

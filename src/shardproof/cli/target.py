@@ -59,7 +59,7 @@ def _import(path: Path) -> ModuleType:
         loader.loader.exec_module(module)
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(f"{path.name} cannot be imported", error, path) from error
     finally:
         sys.path.pop(0)
@@ -82,11 +82,11 @@ def _call(found: Any, path: Path, name: str) -> object:
         return found()
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(f"{name} failed", error, path) from error
 
 
-def _failed(what: str, error: Exception, path: Path) -> InputError:
+def _failed(what: str, error: BaseException, path: Path) -> InputError:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if Path(f.filename).name == path.name and f.lineno]
     line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)

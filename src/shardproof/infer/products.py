@@ -111,7 +111,7 @@ class Products(Simplifier):
             raise Unsupported("division by zero")
         if e.denominator != 1:
             inst = Instance("power", (e,), lo, hi, (lin,))
-            return ONE, [(self.table.name_of(inst), ONE)]
+            return ONE, [(self.name(inst), ONE)]
         lead = lin[0][1]
         if lead != 1:
             self.fire(lemmas.POWER_OF_MULTIPLE)

@@ -11,11 +11,12 @@ from fractions import Fraction
 
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported
 from shardproof.infer.coef import ONE, Coef, parts
+from shardproof.infer.domains import condition
 from shardproof.infer.guards import ZERO, Factor, GuardRules
 from shardproof.infer.naming import UNIT, Atom, Def, Instance, Table
 from shardproof.infer.roots import opened
 from shardproof.infer.terms import completed, compose, exponent
-from shardproof.ir.sizes import at_least
+from shardproof.ir.sizes import at_least, symbols
 from shardproof.lemmas import names as lemmas
 from shardproof.ops.base import EXP
 
@@ -40,6 +41,9 @@ class Simplifier:
         t = self.table.name_of(inst)
         if len(self.table.atoms) > before:
             self._mark(t.atom)
+            needed = None if self.table.defining else condition(self.table, t.atom, self.positive)
+            if needed is not None:
+                self.assume(needed)
         return t
 
     def _mark(self, atom: int) -> None:
@@ -173,6 +177,9 @@ class Simplifier:
         n = parts(c)[0]
         if isinstance(n, int) or at_least(n, 1) or at_least(-n, 1):
             return
+        if any(s.extent is not None for s in symbols(n)):
+            # Said of all ranks at once it may be false whatever the sizes.
+            raise Unsupported(f"{n}, by which the program divides, may be zero on some rank")
         text = f"{n} is not zero (the program divides by it)"
         if text not in self.assumed:
             self.assumed.append(text)

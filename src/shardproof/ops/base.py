@@ -31,6 +31,13 @@ reduction). Allowed in operands and outputs of :class:`Contract` and :class:`Sig
 
 
 EXP, LOG = "exp", "log"
+# Functions of one argument that lack values, and where they have one.
+PARTIAL = {
+    LOG: "positive", "log2": "positive", "log10": "positive", "log1p": "greater than -1",
+    "acos": "in [-1, 1]", "asin": "in [-1, 1]", "atanh": "in (-1, 1)", "acosh": "at least 1",
+    "erfinv": "in (-1, 1)", "lgamma": "no integer below 1", "digamma": "no integer below 1",
+    "tan": "no odd multiple of pi/2",
+}  # fmt: skip
 """The two scalar functions with an algebra of their own (row algebra)."""
 
 

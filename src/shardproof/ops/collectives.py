@@ -122,26 +122,26 @@ def _recv(inputs: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
 
 _GROUP = "group group_size"
 _TABLE: tuple[tuple[str, str, str, Types, str], ...] = (
-    ("all_reduce", "x", f"op {_GROUP} *", _all_reduce,
+    ("all_reduce", "x", f"op {_GROUP} async?", _all_reduce,
      """Every member gets the `op` (sum, avg, max, min, product) of all members' x."""),
-    ("all_gather", "x", f"dim {_GROUP} sizes? *", _all_gather,
+    ("all_gather", "x", f"dim {_GROUP} sizes? async?", _all_gather,
      """Every member gets the members' x joined along `dim` in group order. `sizes` gives every
      member's extent where they differ."""),
-    ("reduce_scatter", "x", f"op dim {_GROUP} sizes? extent? *", _reduce_scatter,
+    ("reduce_scatter", "x", f"op dim {_GROUP} sizes? extent? async?", _reduce_scatter,
      """The `op` of all members' x, cut along `dim`: member i gets part i. Equal parts, or, where
      they differ, `sizes` (one a member) and `extent` (this member's part)."""),
-    ("all_to_all", "x", f"split_dim concat_dim {_GROUP} send_sizes? recv_sizes? extent? *",
+    ("all_to_all", "x", f"split_dim concat_dim {_GROUP} send_sizes? recv_sizes? extent? async?",
      _all_to_all,
      """Every member cuts x along `split_dim` and sends part j to member j; what it receives is
      joined along `concat_dim` in group order. Uneven: `send_sizes` are this member's parts and
      `recv_sizes` what it receives along `concat_dim`; where the two dims differ, `extent` is
      this member's share of `split_dim`, the same from every sender."""),
-    ("broadcast", "x", f"src {_GROUP} *", _broadcast,
+    ("broadcast", "x", f"src {_GROUP} async?", _broadcast,
      """Every member gets the x of the global rank `src`."""),
-    ("send", "x", f"dst tag {_GROUP} *", _send,
+    ("send", "x", f"dst tag {_GROUP} async?", _send,
      """Sends x to the global rank `dst`; no output. Matched with `recv` by source, destination
      and tag, in program order."""),
-    ("recv", "", f"src tag {_GROUP} shape dtype *", _recv,
+    ("recv", "", f"src tag {_GROUP} shape dtype async?", _recv,
      """The tensor, of the given shape and type, that the global rank `src` sends."""),
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -41,13 +42,24 @@ def _made(inputs: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
 
 def _full_types(inputs: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     out, value = _made(inputs, attrs), at.scalar_of(attrs, "value")
+    if is_bool(out.dtype) and value not in (0, 1):
+        raise ShapeError(f"value {value} is no boolean")
     if isinstance(value, Poly) or is_float(out.dtype):
         return out
     if isinstance(value, float) or (is_integer(out.dtype) and value.denominator != 1):
         raise ShapeError(f"value {value} is no {out.dtype}")
-    if is_bool(out.dtype) and value not in (0, 1):
-        raise ShapeError(f"value {value} is no boolean")
+    if is_integer(out.dtype) and not fits(value, out.dtype):
+        raise ShapeError(f"value {value} does not fit into {out.dtype}")
     return out
+
+
+def fits(value: Fraction, dtype: str) -> bool:
+    """Whether an integer type such as i64 or u8 has the value."""
+    bits = int(dtype[1:])
+    unsigned = dtype.startswith("u")
+    low: int = 0 if unsigned else -(1 << bits - 1)
+    high: int = 1 << bits if unsigned else 1 << bits - 1
+    return low <= value < high
 
 
 def _full(arrays: tuple[Array, ...], attrs: Attrs) -> Array:
@@ -74,6 +86,8 @@ declare(
 def _iota_types(inputs: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     at.size(attrs, "start")
     at.integer(attrs, "step")
+    if is_bool(at.dtype(attrs)):
+        raise ShapeError("positions are no booleans")
     return TensorType(at.dtype(attrs), (at.extent(attrs, "size"),))
 
 

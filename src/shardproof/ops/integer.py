@@ -94,6 +94,8 @@ def _fill_types(inputs: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     x, mask = inputs
     need_bool("the mask", mask)
     value = at.scalar_of(attrs, "value")
+    if is_bool(x.dtype) and value not in (0, 1):
+        raise ShapeError(f"value {value} is no boolean")
     discrete = is_integer(x.dtype) or is_bool(x.dtype)
     if discrete and not isinstance(value, Poly) and value not in (int(at.number(attrs, "value")),):
         raise ShapeError(f"value {value} is no {x.dtype}")

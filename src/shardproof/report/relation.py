@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardproof.ir.graph import Graph
-from shardproof.ir.sizes import symbols
+from shardproof.ir.sizes import Poly, Size, at_least, substitute, symbols
 from shardproof.spec.problem import Obligation, Problem
 
 SHOWN = 4
@@ -55,7 +55,26 @@ def condition_lines(problem: Problem) -> list[str]:
         found |= {x.name for x in symbols(n) if x.extent is None}
     if not found:
         return []
-    return [f"for all integers {', '.join(_runs(found))} >= 1"]
+    lines = [f"for all integers {', '.join(_runs(found))} >= 1"]
+    needed = [(f"{n} >= 1", v) for v, n in possibly_empty(problem)]
+    first = dict(reversed(needed))
+    return lines + [f"where {text} (an extent of %{first[text]})" for text in dict(needed)]
+
+
+def possibly_empty(problem: Problem) -> list[tuple[str, Size]]:
+    """Values with an extent that is zero for some sizes or ranks. Reductions of nothing have
+    other values than the lemmas say, so that this is asked of the sizes."""
+    out: list[tuple[str, Size]] = []
+    for g in [problem.sequential, *problem.distributed.graphs]:
+        for v in g.values():
+            out += [(v.name, n) for n in v.shape if isinstance(n, Poly) and not at_least(n, 1)]
+    return out
+
+
+def empty_on_first(n: Size) -> bool:
+    """Whether an extent is zero on the ranks whose coordinates are zero, whatever the sizes."""
+    first = substitute(n, {s: 0 for s in symbols(n) if s.extent is not None})
+    return isinstance(first, int) and first <= 0
 
 
 def _runs(names: set[str]) -> list[str]:

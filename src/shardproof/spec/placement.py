@@ -93,6 +93,13 @@ def by_axis(placement: Placement | AxisPlacements, mesh: Mesh, where: str) -> di
     if isinstance(placement, Replicate):
         return {}
     wide = [axis for axis, n in mesh.axes if n != 1]
+    if not mesh.axes and not isinstance(placement, Replicate):
+        raise InputError(
+            f"{placement} without a mesh",
+            where=where,
+            expected="a mesh, as in Mesh(tp=2) or in a mesh line of the graph",
+            next_step="name the mesh, or say Replicate()",
+        )
     if len(wide) <= 1:
         axes = wide or [axis for axis, _ in mesh.axes][:1]
         return dict.fromkeys(axes, placement)

@@ -260,7 +260,7 @@ class Spec:
         mesh = self.mesh or part.mesh or _NO_MESH
         if part.mesh is not None and part.mesh != mesh:
             raise self._mesh_error(part.mesh, mesh)
-        spmd = mesh.size != 1 and part.graph.rank is None
+        spmd = part.graph.rank is None and (mesh.size != 1 or _names_axes(part.graph))
         if mesh.size != 1 and not spmd:
             raise InputError(
                 f"one graph, of rank {part.graph.rank}, for a mesh of {mesh.size} ranks",
@@ -315,6 +315,12 @@ class Spec:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Fraction)
+
+
+def _names_axes(graph: Graph) -> bool:
+    """Whether some collective is over a mesh axis, as in a graph written once for all ranks."""
+    groups = [node.attrs.get("group") for node in graph.nodes]
+    return any(isinstance(a, str) for g in groups if isinstance(g, tuple) for a in g)
 
 
 def _cast_differences(sequential: Loaded, ranks: list[Loaded]) -> list[Assumption]:
