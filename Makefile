@@ -41,6 +41,7 @@ bench: $(VENV)/.core
 
 bench-elastic: $(VENV)/.dev
 	$(BIN)/python benchmarks/elastic.py --json elastic.json
+	$(BIN)/python benchmarks/elastic_matched.py --json elastic_matched.json
 
 test-elastic: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "slow or not slow" --timeout 1800 tests/elastic
