@@ -71,3 +71,22 @@ def test_a_file_that_leaves_python(tmp_path: Path, capsys: pytest.CaptureFixture
     path.write_text("def f():\n    raise SystemExit(0)\n")
     assert main(["check", f"{path}:f"]) == 2
     assert "SystemExit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "\0garbage", "graph g\0\nreturn %x\n"])
+def test_texts_that_are_none(text: str) -> None:
+    spec = Spec.from_graphs(sequential=text, distributed=text, inputs=ALL)
+    with pytest.raises(InputError):
+        spec.resolve()
+
+
+def test_numbered_ranks_in_a_graph_for_all() -> None:
+    text = (
+        "graph g\nmesh tp=2\n%x = input f64[4]\n"
+        '%y = all_reduce(%x) {op="sum", group=(0, 1), group_size=2}\nreturn %y\n'
+    )
+    spec = Spec.from_graphs(
+        sequential="graph g\n%x = input f64[4]\nreturn %x as y\n", distributed=text, inputs=ALL
+    )
+    with pytest.raises(InputError, match="numbered ranks"):
+        spec.resolve()

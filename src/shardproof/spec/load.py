@@ -89,8 +89,9 @@ def _text_of(source: object) -> tuple[str, str]:
     """A name for messages, and the text."""
     if isinstance(source, str) and "\n" in source:
         return "<text>", source
-    if isinstance(source, str | Path):
-        return str(source), _read(Path(source))
+    usable = isinstance(source, Path) or (isinstance(source, str) and source.strip())
+    if usable and "\0" not in str(source):
+        return str(source), _read(Path(str(source)))
     raise InputError(
         f"{shorten(repr(source))} is no graph",
         where="Spec.from_graphs",

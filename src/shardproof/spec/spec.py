@@ -270,6 +270,13 @@ class Spec:
             )
         if not spmd:
             part.graph.rank = 0
+        elif not all(isinstance(a, str) for a in _group_members(part.graph)):
+            raise InputError(
+                "a collective over numbered ranks in a graph for all ranks",
+                where="distributed",
+                expected=f"groups of mesh axes: {', '.join(axis for axis, _ in mesh.axes)}",
+                next_step="name the axis, or give a graph for each rank",
+            )
         return Program(mesh, [part.graph], spmd), [part]
 
     def _check_ranks(self, given: Sequence[GraphSource], mesh: GraphMesh) -> None:
@@ -317,10 +324,14 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Fraction)
 
 
+def _group_members(graph: Graph) -> list[object]:
+    groups = [node.attrs.get("group") for node in graph.nodes]
+    return [a for g in groups if isinstance(g, tuple) for a in g]
+
+
 def _names_axes(graph: Graph) -> bool:
     """Whether some collective is over a mesh axis, as in a graph written once for all ranks."""
-    groups = [node.attrs.get("group") for node in graph.nodes]
-    return any(isinstance(a, str) for g in groups if isinstance(g, tuple) for a in g)
+    return any(isinstance(a, str) for a in _group_members(graph))
 
 
 def _cast_differences(sequential: Loaded, ranks: list[Loaded]) -> list[Assumption]:
