@@ -25,8 +25,8 @@ from shardproof.replay.search import Search, instantiate_small, search
 from shardproof.report.diagnostic import Finding, OutputRelation, Verdict
 from shardproof.report.relation import (
     condition_lines,
-    empty_on_first,
     expression,
+    of_ranks,
     possibly_empty,
 )
 from shardproof.spec.problem import Problem
@@ -138,9 +138,11 @@ def verify_for_all(
 
 
 def _without_ranks(problem: Problem, verdict: Verdict) -> bool:
-    """Whether an extent is zero on some ranks in a proof for all: then its conditions leave these
-    ranks out, and it is none."""
-    empty = [(v, n) for v, n in possibly_empty(problem) if empty_on_first(n)]
+    """Whether an extent may be zero on some ranks in a proof for all: a condition on it may leave
+    ranks out whatever the sizes, so the proof is none."""
+    empty = (
+        [(v, n) for v, n in possibly_empty(problem) if of_ranks(n)] if verdict.conditions else []
+    )
     if not empty:
         return False
     name, extent = empty[0]
@@ -149,7 +151,7 @@ def _without_ranks(problem: Problem, verdict: Verdict) -> bool:
         Finding(
             "SP202",
             lookup("SP202").title,
-            f"%{name} has an extent of {extent}, which is zero on some ranks; the proof is for "
+            f"%{name} has an extent of {extent}, which may be zero on some ranks; the proof is for "
             "extents of at least 1",
             certain=False,
         )

@@ -40,6 +40,18 @@ def test_a_reduction_of_nothing() -> None:
     assert "where S - 1 >= 1 (an extent of %a)" in verdict.conditions
 
 
+@pytest.mark.parametrize("stop", ["@tp*D", "(N - 1 - @tp)*D"], ids=["first", "last"])
+def test_a_reduction_of_nothing_on_some_rank(stop: str) -> None:
+    verdict = check(
+        "sizes N, D\n%x = input f64[N*D]\n%y = scale(%x) {by=1/1}\nreturn %y\n",
+        "mesh tp=N\nsizes N, D\n%x = input f64[N*D]\n"
+        f"%a = slice(%x) {{dim=0, start=0, stop={stop}}}\n"
+        "%q = softmax(%a) {dim=0}\n%s = sum(%q) {dims=(0,), keepdim=true}\n"
+        "%e = expand(%s) {shape=(N*D,)}\n%y = mul(%x, %e)\nreturn %y\n",
+    )
+    assert verdict.status == "unproved"
+
+
 def test_a_divisor_that_is_zero_on_some_rank() -> None:
     verdict = check(
         "sizes S\n%x = input f64[S]\n%y = scale(%x) {by=1/1}\nreturn %y\n",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardproof.ir.graph import Graph
-from shardproof.ir.sizes import Poly, Size, at_least, substitute, symbols
+from shardproof.ir.sizes import Poly, Size, at_least, symbols
 from shardproof.spec.problem import Obligation, Problem
 
 SHOWN = 4
@@ -71,10 +71,9 @@ def possibly_empty(problem: Problem) -> list[tuple[str, Size]]:
     return out
 
 
-def empty_on_first(n: Size) -> bool:
-    """Whether an extent is zero on the ranks whose coordinates are zero, whatever the sizes."""
-    first = substitute(n, {s: 0 for s in symbols(n) if s.extent is not None})
-    return isinstance(first, int) and first <= 0
+def of_ranks(n: Size) -> bool:
+    """Whether a size depends on the rank."""
+    return any(s.extent is not None for s in symbols(n))
 
 
 def _runs(names: set[str]) -> list[str]:
