@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import Claims, Meaning, well_formed, well_formed_atoms
+from shardproof.certificate.claims import Claims, Lin, Meaning, well_formed, well_formed_atoms
 from shardproof.certificate.communication import concrete
 from shardproof.certificate.discrete import Discrete
 from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
@@ -21,7 +21,7 @@ from shardproof.certificate.functions import Functions
 from shardproof.certificate.judge import Judge
 from shardproof.certificate.products import Sum
 from shardproof.certificate.ranks import Ranks
-from shardproof.certificate.region import Region, Split, fresh, restart
+from shardproof.certificate.region import Region, fresh, restart
 from shardproof.certificate.rules import VIEWS, Source, meaning_source, simple, unit
 from shardproof.certificate.schedule import Walk, waits
 from shardproof.ir.builder import Builder
@@ -227,20 +227,15 @@ class Checker:
                     j += 1
                 index.append(a)
             spans = dict(zip(names, zip(c.lo, c.hi, strict=True), strict=True))
-            todo = [Region.of(spans, (*index, *axes))]
-            parts = 0
-            while todo:
-                region = todo.pop()
-                try:
-                    k = len(index)
-                    claimed = self.algebra.sum_of(c.lin, region.index[k:])
-                    if not fits(region, region.index[:k], claimed):
-                        raise NotChecked("the claimed meaning does not follow from the operands")
-                except Split as s:
-                    todo += region.parts(s)
-                    parts += 1
-                    if parts > MAX_REGIONS:
-                        raise NotChecked("a claim in too many pieces") from None
+            k = len(index)
+
+            def look(r: Region, lin: Lin = c.lin, k: int = k) -> bool:
+                return fits(r, r.index[:k], self.algebra.sum_of(lin, r.index[k:]))
+
+            whole = Region.of(spans, (*index, *axes))
+            for _, follows in whole.visit(look, MAX_REGIONS, "a claim"):
+                if not follows:
+                    raise NotChecked("the claimed meaning does not follow from the operands")
 
     def equals(self, m: Meaning, s: Source) -> None:
         """Check that a claim says what ``s`` holds."""

@@ -11,7 +11,7 @@ from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import Interval, innermost
 from shardproof.certificate.exact import ONE, Aff, NotChecked, const, total, variable
 from shardproof.certificate.products import Product, Read, Sum
-from shardproof.certificate.region import Region, Split, digits, fresh
+from shardproof.certificate.region import Region, digits, fresh
 from shardproof.certificate.rules import MAX_PARTS, Source
 from shardproof.ir.sizes import Size, at_least, product, smax
 from shardproof.ops import base as alg
@@ -30,21 +30,12 @@ def over_dims(
     spans = {v: (0, s.shape[d]) for v, d in zip(names, dims, strict=True)}
     if any(s.shape[d] == 0 for d in dims):
         raise NotChecked("an extremum of nothing")
-    todo = [Region.of({**region.ranges, **spans}, tuple(map(variable, names)))]
-    parts = 0
-    while todo:
-        r = todo.pop()
-        try:
-            if not _is_operand(algebra, name, s, dims, a.keepdim, r, at):
-                return False
-        except Split as cut:
-            if cut.var in region.ranges:
-                raise
-            todo += r.parts(cut)
-            parts += 1
-            if parts > MAX_PARTS:
-                raise NotChecked("an extremum in too many pieces") from None
-    return True
+    whole = Region.of({**region.ranges, **spans}, tuple(map(variable, names)))
+
+    def look(r: Region) -> bool:
+        return _is_operand(algebra, name, s, dims, a.keepdim, r, at)
+
+    return all(ok for _, ok in whole.visit(look, MAX_PARTS, "an extremum", region.ranges))
 
 
 def _is_operand(

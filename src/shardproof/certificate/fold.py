@@ -32,7 +32,7 @@ class Members:
         self.where: dict[int, tuple[int, int]] = {}
         found = {}
         for r, c in enumerate(self.coordinates):
-            found[_number(outer, c), _number(inner, c)] = r
+            found[outer.rank(c), inner.rank(c)] = r
         for (k, place), r in sorted(found.items()):
             self.where[r] = (k, place)
             self.ranks[k].append(r)
@@ -61,14 +61,6 @@ def _count(mesh: Mesh) -> int:
     if not isinstance(n, int):
         raise NotChecked("a symbolic mesh has no concrete ranks")
     return n
-
-
-def _number(mesh: Mesh, c: dict[str, int]) -> int:
-    out = 0
-    for a, n in mesh.axes:
-        assert isinstance(n, int)
-        out = out * n + c[a]
-    return out
 
 
 def check_fold(original: Problem, evaluated: Problem) -> None:

@@ -315,11 +315,6 @@ class Functions:
                     )
 
 
-def _reads(terms: Sum) -> list[Read]:
-    out = [f[0] for p, _ in terms for f in p.factors if isinstance(f[0], Read)]
-    return list(dict.fromkeys(out))
-
-
 def same_attrs(a: object, b: object) -> bool:
     """Equal values of equal kinds: 1 is not true, nor is it 1.0."""
     if isinstance(a, tuple) and isinstance(b, tuple):

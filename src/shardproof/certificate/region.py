@@ -7,14 +7,16 @@ on each part: so a check always sees one formula for each operand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import TypeVar
 
 from shardproof.certificate.exact import Aff, NotChecked, affine, const, replace, total, variable
 from shardproof.ir.sizes import Size, Undecided, at_least, div_mod, divides
 
 Range = tuple[Size, Size]
+T = TypeVar("T")
 _numbers = [count(1)]
 
 
@@ -70,6 +72,26 @@ class Region:
         """Whether ``lo <= a < hi`` on the whole region."""
         first, last = self.bounds(a)
         return at_least(first, lo) and at_least(hi - 1, last)
+
+    def visit(
+        self, look: Callable[[Region], T], limit: int, what: str, outer: Iterable[int] = ()
+    ) -> Iterator[tuple[Region, T]]:
+        """What ``look`` finds on each part of the region, cut where it asks for that. A cut of
+        one of the ``outer`` variables is for who called, and is passed on."""
+        todo, cuts = [self], 0
+        while todo:
+            part = todo.pop()
+            try:
+                found = look(part)
+            except Split as s:
+                if s.var in outer:
+                    raise
+                todo += part.parts(s)
+                cuts += 1
+                if cuts > limit:
+                    raise NotChecked(f"{what} in too many pieces") from None
+                continue
+            yield part, found
 
     def parts(self, s: Split) -> list[Region]:
         """The region cut in parts, which together are the region."""

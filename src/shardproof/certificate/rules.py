@@ -27,7 +27,7 @@ from shardproof.certificate.exact import (
     variable,
 )
 from shardproof.certificate.products import Product, Read, Sum
-from shardproof.certificate.region import Region, Split, digits, find_cell, fresh
+from shardproof.certificate.region import Region, digits, find_cell, fresh
 from shardproof.ir.sizes import Poly, Size, at_least
 from shardproof.ops import base as alg
 
@@ -179,21 +179,13 @@ def under_sum(
         return []
     names = [fresh() for _ in extents]
     ranges = dict(zip(names, ((0, n) for n in extents), strict=True))
-    todo = [Region.of({**region.ranges, **ranges}, (*at, *map(variable, names)))]
+    whole = Region.of({**region.ranges, **ranges}, (*at, *map(variable, names)))
+
+    def look(r: Region) -> Sum:
+        return build(r, r.index[: len(at)], r.index[len(at) :])
+
     out: Sum = []
-    parts = 0
-    while todo:
-        r = todo.pop()
-        try:
-            terms = build(r, r.index[: len(at)], r.index[len(at) :])
-        except Split as s:
-            if s.var in region.ranges:
-                raise
-            todo += r.parts(s)
-            parts += 1
-            if parts > MAX_PARTS:
-                raise NotChecked("a sum in too many pieces") from None
-            continue
+    for r, terms in whole.visit(look, MAX_PARTS, "a sum", region.ranges):
         mine = tuple((v, a, b) for v, (a, b) in r.ranges.items() if v not in region.ranges)
         out += [(Product((*mine, *p.ranges), p.factors), c) for p, c in terms]
     return out

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import gcd
 from typing import Union
 
-from shardproof.ir.sizes import Monomial, Poly, Size, Undecided, div_mod, format_size, symbols
+from shardproof.ir.sizes import Monomial, Poly, Size, Undecided, div_mod, format_size
 
 
 class Ratio:
@@ -78,10 +78,6 @@ def parts(x: Coef | int) -> tuple[Size, Size]:
 def from_size(n: Size) -> Coef:
     """A size as a coefficient."""
     return Fraction(n) if isinstance(n, int) else Ratio(n, 1)
-
-
-def has_symbols(c: Coef) -> bool:
-    return isinstance(c, Ratio) and bool(symbols(c.num) | symbols(c.den))
 
 
 def ratio(num: Size, den: Size) -> Coef:

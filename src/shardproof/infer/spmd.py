@@ -33,7 +33,7 @@ class Classes:
         self.ranks: list[list[int]] = [[] for _ in range(_count(self.outer))]
         for r in range(n):
             c = mesh.coordinates(r)
-            k = _number(self.outer, c)
+            k = self.outer.rank(c)
             self.place[r] = (k, len(self.ranks[k]))
             self.ranks[k].append(r)
 
@@ -56,14 +56,6 @@ def _count(mesh: Mesh) -> int:
     n = mesh.size
     assert isinstance(n, int)
     return n
-
-
-def _number(mesh: Mesh, coordinates: dict[str, int]) -> int:
-    out = 0
-    for a, n in mesh.axes:
-        assert isinstance(n, int)
-        out = out * n + coordinates[a]
-    return out
 
 
 class Fold:

@@ -180,6 +180,15 @@ class Mesh:
         """The symbol of a rank's coordinate along ``axis``, printed ``@axis``."""
         return rank_symbol("@" + axis, self.extent(axis))
 
+    def rank(self, coordinates: Mapping[str, int]) -> int:
+        """The global rank with these coordinates; all sizes must be concrete."""
+        out = 0
+        for name, n in self.axes:
+            if not isinstance(n, int):
+                raise ValueError("a symbolic mesh has no concrete ranks")
+            out = out * n + coordinates[name]
+        return out
+
     def coordinates(self, rank: int) -> dict[str, int]:
         """Coordinates of a global rank; all sizes must be concrete."""
         out: dict[str, int] = {}

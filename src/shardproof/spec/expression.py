@@ -10,7 +10,7 @@ Only rearrangements can be written, so that the expression is a function of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shardproof.ir.sizes import Size
@@ -123,9 +123,6 @@ class Joined(Expr):
 
     def __str__(self) -> str:
         return f"concat({', '.join(map(str, self.parts))}, dim={self.dim})"
-
-
-PerRank = Callable[..., "Expr | Placement | AxisPlacements"]
 
 
 def seq(name: str) -> Expr:
