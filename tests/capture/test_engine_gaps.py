@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.infer.test_ignored import SEQUENTIAL
 
 from shardproof import Mesh, Replicate, Shard, Spec
 
-IGNORED = """graph sequential
-%x = input f32[4, 8]
-%y = input i64[4]
-%i = compare(%y) {kind="eq", value=-100/1}
-%z = masked_fill(%y, %i) {value=0/1}
-%t = take_along(%x, %z)
-return %t
-"""
 VOCABULARY_RANKS = """graph ranks
 mesh tp=2
 %x = input f32[4, 4]
@@ -35,7 +28,7 @@ return %r as t
 @pytest.mark.xfail(reason="a comparison of masked labels is not one of the labels")
 def test_ignored_labels_over_a_cut_vocabulary() -> None:
     spec = Spec.from_graphs(
-        sequential=IGNORED, distributed=VOCABULARY_RANKS, mesh=Mesh(tp=2),
+        sequential=SEQUENTIAL, distributed=VOCABULARY_RANKS, mesh=Mesh(tp=2),
         inputs={"x": Shard(1), "y": Replicate()}, outputs={"t": Replicate()},
     )  # fmt: skip
     assert spec.check().status == "refines"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from tests.capture import programs as p
+from tests.support.examples import load_example
 from torch import nn
 
 from shardproof import Input, InputError, Mesh, Parts, Replicate, Shard, Spec, seq
@@ -19,17 +18,7 @@ from shardproof.frontends.torch_capture.strided import Geometry, NoPlan, plan
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def load_example() -> Any:
-    path = Path(__file__).parents[2] / "examples" / "tp_transformer.py"
-    spec = importlib.util.spec_from_file_location("tp_transformer", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-EXAMPLE = load_example()
+EXAMPLE = load_example("tp_transformer")
 
 
 def lines_of(verdict: Any) -> list[str]:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from typing import Any
-
 import pytest
+from tests.support.examples import load_example
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def load_example() -> Any:
-    path = Path(__file__).parents[2] / "examples" / "elastic_verified.py"
-    spec = importlib.util.spec_from_file_location("elastic_verified", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-E = load_example()
+E = load_example("elastic_verified")
 
 
 @pytest.mark.parametrize("mode", ["bsp", "local_update", "outer_optimizer", "immediate_apply"])

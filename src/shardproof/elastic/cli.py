@@ -1,7 +1,7 @@
 """``shardproof elastic``: plan, simulate, train, report. ``app`` is mounted by the main command.
 
 Nothing heavy is imported before a command runs, so that ``--help`` answers at once. Results go to
-standard output, everything else to standard error; usage and input errors exit with 2.
+standard output, everything else to standard error; the main command turns errors into exit code 2.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from cyclopts import App, Parameter
 
-from shardproof.elastic.errors import ElasticError
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from shardproof.elastic.simulate import IterationTimes, WhatIf
 
@@ -35,15 +33,6 @@ PolicyName = Literal[
     "dssp",
 ]
 _ALL: tuple[PolicyName, ...] = get_args(PolicyName)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; errors of ours become one line and exit code 2."""
-    try:
-        app(list(sys.argv[1:] if arguments is None else arguments))
-    except ElasticError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
 
 
 def _print(text: str) -> None:
@@ -364,7 +353,3 @@ def report(
         _print(json.dumps(summary.to_json()))
     else:
         Console().print(summary_table(summary))
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontends.hlo.jax_support import DIALECTS, imported, jax, run
+from tests.frontends.hlo.jax_support import DIALECTS, jax
+from tests.frontends.hlo.support import imported, outputs
 
 jnp, lax = jax.numpy, jax.lax
 P = jax.sharding.PartitionSpec
@@ -107,7 +108,7 @@ def test_agrees_with_jax(name: str, dialect: str) -> None:
         given = [[_part(x, d)] for d in mesh.devices.flat]
         wanted = [_part(y, d) for d in mesh.devices.flat]
     assert not any(r.unknown for r in results)
-    for (found,), want in zip(run(results, given), wanted, strict=True):
+    for (found,), want in zip(outputs(results, given), wanted, strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
 
 

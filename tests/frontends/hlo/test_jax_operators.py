@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontends.hlo.jax_support import DIALECTS, compare, imported, jax, text_of
+from tests.frontends.hlo.jax_support import DIALECTS, compare, jax, text_of
+from tests.frontends.hlo.support import imported
 
 jnp, lax = jax.numpy, jax.lax
 RNG = np.random.default_rng(0)
