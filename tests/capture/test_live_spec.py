@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from tests.capture import programs as p
+from benchmarks.live import common as p
 from tests.support.examples import load_example
 from torch import nn
 

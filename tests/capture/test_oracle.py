@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.capture import programs as p
+from benchmarks.live import common as p
 from tests.capture.oracle import TOLERANCE, difference
 from torch import nn
 

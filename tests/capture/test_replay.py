@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.capture import programs as p
+from benchmarks.live import common as p
 from tests.capture import steps
 from tests.capture.oracle import TOLERANCE, replayed
 

@@ -1,4 +1,4 @@
-"""Small programs to capture, sequential and distributed."""
+"""Models, inputs and optimizers that several modules of cases use."""
 
 from __future__ import annotations
 
