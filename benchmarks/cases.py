@@ -28,6 +28,7 @@ def check_one(name: str) -> dict[str, Any]:
     """Everything about one case and its twins."""
     from benchmarks.graphs import peak_mib
     from benchmarks.live import all_cases
+
     from shardproof.infer.run import infer
 
     case = all_cases()[name]
@@ -118,11 +119,12 @@ def row(r: dict[str, Any]) -> str:
     right = sum(t["right"] for t in twins)
     error = f"{r['replay_error']:.1e}" if r["replay_error"] is not None else "-"
     s = r["seconds"]
-    lines = [
+    first = (
         f"{r['name']:34}{r['verdict']:>10}{r['ranks']:4}{r['nodes']['distributed']:7}{error:>9}"
         f"{s['capture']:8.1f}{s['inference']:8.2f}{r['peak_mib']:6.0f}"
         f"{len(twins):5}{refuted:5}{right:5}"
-    ]
+    )
+    lines = [first]
     for t in twins:
         if t["verdict"] != "refuted" or not t["right"]:
             lines.append(
