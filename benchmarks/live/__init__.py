@@ -10,7 +10,12 @@ import importlib
 
 from shardproof.testing.cases import Case
 
-MODULES = ("tensor_parallel",)
+MODULES = (
+    "accumulation",
+    "data_parallel",
+    "tensor_parallel",
+    "zero",
+)
 
 
 def all_cases() -> dict[str, Case]:
