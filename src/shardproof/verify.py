@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from shardproof.certificate.agree import certify
 from shardproof.certificate.write import write
 from shardproof.diagnose.codes import lookup
+from shardproof.diagnose.evidence import Evidence
 from shardproof.diagnose.findings import Findings
 from shardproof.diagnose.fixes import FixSearch
 from shardproof.infer.run import Inference, infer
@@ -57,6 +58,7 @@ def verify(
     replay: bool = True,
     fixes: bool = True,
     certificate: Callable[[bytes], object] | None = None,
+    observe: Callable[[Evidence], object] | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
     """Decide whether the distributed program refines the sequential one.
@@ -67,6 +69,7 @@ def verify(
             protocol violation).
         fixes: whether to look for a change that mends a refuted program.
         certificate: is given the certificate of a proof, as a file.
+        observe: is given what the verdict was made from, for reports.
         progress: called with a short text at every stage.
     """
     say = progress or (lambda text: None)
@@ -79,14 +82,17 @@ def verify(
         clock.lap("inference")
         inf = deep if deep.holds else inf
     verdict = _verdict(problem, inf)
+    evidence = Evidence(problem, inf, fixed or {})
     if inf.holds and not _without_ranks(problem, verdict):
         _certify(problem, inf, verdict, fixed, certificate, say)
         clock.lap("certificate")
         _confirm(problem, verdict, fixed, replay, say)
     elif not inf.holds:
-        _refute(problem, inf, verdict, fixed, replay, fixes, say)
+        _refute(evidence, verdict, replay, fixes, say)
     clock.lap("replay")
     verdict.seconds = clock.seconds
+    if observe is not None:
+        observe(evidence)
     return verdict
 
 
@@ -97,6 +103,7 @@ def verify_for_all(
     fixed: dict[str, float] | None = None,
     replay: bool = True,
     certificate: Callable[[bytes], object] | None = None,
+    observe: Callable[[Evidence], object] | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
     """Decide a captured problem for every extent of a mesh axis and for all sizes, or for every
@@ -118,12 +125,12 @@ def verify_for_all(
             continue
         verdict = verify(
             general.problem, fixed=fixed, replay=replay, certificate=certificate, fixes=False,
-            progress=progress,
+            observe=observe, progress=progress,
         )  # fmt: skip
         if verdict.status == "refines":
             return verdict
         reason = reason or "the generalised program is not proved"
-    verdict = verify(problem, fixed=fixed, replay=replay, progress=progress)
+    verdict = verify(problem, fixed=fixed, replay=replay, observe=observe, progress=progress)
     if verdict.status == "refines":
         verdict.status = "unproved"
         verdict.findings.append(
@@ -284,24 +291,24 @@ def replay_small(problem: Problem, fixed: dict[str, float] | None) -> tuple[str,
 
 
 def _refute(
-    problem: Problem,
-    inf: Inference,
+    evidence: Evidence,
     verdict: Verdict,
-    fixed: dict[str, float] | None,
     replay: bool,
     fixes: bool,
     say: Progress,
 ) -> None:
     say("looking for the cause")
+    inf, fixed = evidence.inference, evidence.fixed
     found_by = Findings(inf)
     findings = found_by.all()
     verdict.findings = findings
+    evidence.located = found_by.located
     if _protocol_error(inf):
         verdict.status = "refuted"
         return
     if replay:
         say("looking for a counterexample")
-        found = _search(problem, fixed)
+        found = evidence.witness = _search(evidence.problem, fixed)
         for f in findings:
             f.notes.extend(n for n in found.notes if n.startswith("not replayed"))
         if found.counterexample is not None:
@@ -310,7 +317,7 @@ def _refute(
             _note_unwitnessed(found, findings, fixed)
             if fixes:
                 say("looking for a fix")
-                _find_fixes(inf, found_by, findings, fixed)
+                _find_fixes(evidence, findings)
     if verdict.status == "unproved":
         _explain_unproved(inf, verdict)
 
@@ -334,18 +341,15 @@ def _attach(found: Search, findings: list[Finding], verdict: Verdict) -> None:
             o.status = "refuted"
 
 
-def _find_fixes(
-    inf: Inference,
-    found_by: Findings,
-    findings: list[Finding],
-    fixed: dict[str, float] | None,
-) -> None:
+def _find_fixes(evidence: Evidence, findings: list[Finding]) -> None:
     """Propose a change for each finding, where one is found and proved."""
-    search_for = FixSearch(inf, fixed)
+    search_for = FixSearch(evidence.inference, evidence.fixed)
     shown = {id(f) for f in findings}
-    for finding, site, cause in found_by.located:
+    for finding, site, cause in evidence.located:
         if id(finding) in shown:
-            search_for.search(finding, site, cause)
+            change = search_for.search(finding, site, cause)
+            if change is not None:
+                evidence.mended.append((finding, site, change))
 
 
 def _note_unwitnessed(
