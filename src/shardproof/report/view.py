@@ -85,8 +85,8 @@ class Related(msgspec.Struct):
 
 
 class PictureBox(msgspec.Struct):
-    """An operator in a picture; ``span`` columns wide from ``column`` (a collective spans the
-    lanes of its ranks)."""
+    """An operator in a picture; ``span`` columns wide from ``column``. A collective spans the
+    lanes of its ranks, which are the columns ``members``."""
 
     column: int
     row: int
@@ -96,6 +96,7 @@ class PictureBox(msgspec.Struct):
     meaning: str
     state: int
     span: int = 1
+    members: list[int] = msgspec.field(default_factory=list)
 
 
 class PictureEdge(msgspec.Struct, array_like=True):
@@ -131,11 +132,14 @@ class Heat(msgspec.Struct):
 
 
 class FindingView(msgspec.Struct):
-    """What is drawn of one finding; ``diff`` are the lines of the change that mends it."""
+    """What is drawn of one finding; ``diff`` are the lines of the change that mends it, ``graph``
+    and ``row`` say where it is."""
 
     picture: Picture | None = None
     heats: list[Heat] = msgspec.field(default_factory=list)
     diff: list[str] = msgspec.field(default_factory=list)
+    graph: int = NONE
+    row: int = NONE
 
 
 class Memory(msgspec.Struct):
