@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shardproof.certificate import pieces as pw
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import IOTA, Meaning, Piece
-from shardproof.certificate.exact import ONE, Aff, Coef, NotChecked, const, quotient, total
+from shardproof.certificate.exact import Aff, Coef, NotChecked, const, quotient, total
 from shardproof.certificate.functions import Functions
 from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum
 from shardproof.certificate.region import Region, Split
@@ -138,7 +138,7 @@ class Discrete:
         for p in pieces:
             if p.a == 0 and p.c == 0:
                 continue
-            line = [*(scaled(base, Fraction(p.a)) if p.a else []), *unit(quotient(p.c, 1))]
+            line = [*(scaled(base, p.a) if p.a else []), *unit(quotient(p.c, 1))]
             if p.lo is None and p.hi is None:
                 out += line
             else:
@@ -158,11 +158,11 @@ class Discrete:
         """``[p.lo <= base < p.hi]``."""
         t = self.single(base)
         out: Sum = []
-        for end, sign in ((p.lo, ONE), (p.hi, -ONE)):
+        for end, sign in ((p.lo, 1), (p.hi, -1)):
             if end is not None:
-                out.append((Product((), ((AtLeast(t, end), ONE),)), sign))
+                out.append((Product((), ((AtLeast(t, end), 1),)), sign))
             elif sign == 1:
-                out += unit(ONE)
+                out += unit(1)
         return out
 
     # ---- conditions and choices as arithmetic
@@ -170,15 +170,15 @@ class Discrete:
     def _arithmetic(
         self, rule: alg.Algebra, x: Sequence[Sum], region: Region, claimed: Sum
     ) -> bool:
-        one = unit(ONE)
+        one = unit(1)
         match rule:
             case alg.Compare():
                 found = self._comparison(rule, x, region, claimed)
             case alg.Logic(kind="not"):
-                found = [*one, *scaled(x[0], -ONE)]
+                found = [*one, *scaled(x[0], -1)]
             case alg.Logic():
                 both = times(x)
-                by = {"and": ONE, "or": -ONE, "xor": Fraction(-2)}[rule.kind]
+                by = {"and": 1, "or": -1, "xor": -2}[rule.kind]
                 found = both if rule.kind == "and" else [*x[0], *x[1], *scaled(both, by)]
             case alg.Select() if isinstance(rule.other, float):
                 fill = alg.Pointwise("masked_fill", (rule.other,))
@@ -186,7 +186,7 @@ class Discrete:
             case alg.Select():
                 other = unit(number(rule.other)) if rule.other is not None else []
                 mask, yes, no = (x[1], other, x[0]) if rule.other is not None else x
-                rest = [*one, *scaled(mask, -ONE)]
+                rest = [*one, *scaled(mask, -1)]
                 found = [*times([mask, yes]), *times([rest, no])]
             case _:
                 return False
@@ -205,7 +205,7 @@ class Discrete:
             kind, flip = "eq", True
         rule = alg.Pointwise(f"compare_{kind}", attrs, commutative=kind == "eq" and not attrs)
         found = self.functions.scalar(rule, x[::-1] if swap else x, region, claimed)
-        return [*unit(ONE), *scaled(found, -ONE)] if flip else found
+        return [*unit(1), *scaled(found, -1)] if flip else found
 
     # ---- lookups
 
@@ -237,7 +237,7 @@ class Discrete:
                 def read(r: Region, at: Sequence[Aff]) -> Sum:
                     hit = self._hits(base.read(r, at[:-1]), pieces, rows, at[-1], r)
                     old, new = sources[0].read(r, at), sources[2].read(r, at[:-1])
-                    return [*old, *times([scaled(hit, -ONE), old]), *times([hit, new])]
+                    return [*old, *times([scaled(hit, -1), old]), *times([hit, new])]
 
         return Source(v.shape, read)
 
@@ -302,7 +302,7 @@ class Discrete:
                 hot = Equal(Read(t.atom, tuple(here[len(at) :]), t.restr), place)
                 row = total(((place, 1),), c)
                 value = x.read(r, [*here[:dim], row, *here[dim : len(at)]])
-                return times([[(Product((), ((hot, ONE),)), ONE)], value])
+                return times([[(Product((), ((hot, 1),)), 1)], value])
 
             out += under_sum(region, [p.hi - p.lo], build, [*at, *t.at])
         return out
@@ -313,7 +313,7 @@ class Discrete:
         out: Sum = []
         for p in self._inside(base, pieces, rows):
             if p.a == 1:
-                hot: Sum = [(Product((), ((Equal(t, total(((v, 1),), -p.c)), ONE),)), ONE)]
+                hot: Sum = [(Product((), ((Equal(t, total(((v, 1),), -p.c)), 1),)), 1)]
                 out += times([hot, self.where(base, p)])
                 continue
             first, last = region.bounds(v)
