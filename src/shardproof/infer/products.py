@@ -16,7 +16,7 @@ from typing import Any
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported
 from shardproof.infer.coef import ONE, Coef, from_size
 from shardproof.infer.guards import Factor, index_range
-from shardproof.infer.naming import Completion, Instance, Table
+from shardproof.infer.naming import Completion, Def, Instance, Table
 from shardproof.infer.roots import open_factors
 from shardproof.infer.simplify import Simplifier
 from shardproof.infer.terms import (
@@ -89,19 +89,28 @@ class Products(Simplifier):
         return a.guard and a.boolean
 
     def open_guards(self, lin: Lin, depth: int = 4) -> Lin:
-        """Replace named sums that hold guards (in deep evaluation: any) by their summands."""
+        """Replace named sums that hold guards by their summands; in deep evaluation also those
+        with a summand that is constant along an axis of the sum, which a guard lets go of (the
+        log-sum-exp of a row). Opening every sum would take a deep residual stream apart."""
         out: list[tuple[Term, Coef]] = []
         changed = False
         for t, c in lin:
             d = None if t.atom in self.table.closed else self.table.definition(t.atom)
-            guarded = self.deep or self.table.atoms[t.atom].guard
-            if depth and d is not None and d.fn == "lin" and guarded and not t.restr:
+            if depth and d is not None and d.fn == "lin" and self._opens(t, d):
                 changed = True
                 inner = tuple((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
                 out.extend(self.open_guards(inner, depth - 1))
             else:
                 out.append((t, c))
         return lincomb(self.table, out) if changed else lin
+
+    def _opens(self, t: Term, d: Def) -> bool:
+        if t.restr:
+            return False
+        if self.table.atoms[t.atom].guard:
+            return True
+        return self.deep and any(sum(w is not None for w in u.ax) < d.n_free
+                                 for u, _ in d.operands[0])  # fmt: skip
 
     def _powered(self, lo: Box, hi: Box, lin: Lin, e: Fraction) -> tuple[Coef, list[Factor]]:
         """One operand raised to a power other than 1, as a coefficient and one factor."""
