@@ -18,9 +18,10 @@ from shardproof.diagnose.evidence import Evidence
 from shardproof.diagnose.findings import Findings
 from shardproof.diagnose.fixes import FixSearch
 from shardproof.infer.run import Inference, infer
+from shardproof.partial import Watched, interruptible
 from shardproof.replay.compare import replay_problem
 from shardproof.replay.errors import NotReplayable
-from shardproof.replay.instantiate import is_concrete
+from shardproof.replay.instantiate import instantiate_problem, is_concrete, size_symbols
 from shardproof.replay.resize import resize
 from shardproof.replay.search import Search, instantiate_small, search
 from shardproof.report.diagnostic import Finding, OutputRelation, Verdict
@@ -71,17 +72,36 @@ def verify(
         certificate: is given the certificate of a proof, as a file.
         observe: is given what the verdict was made from, for reports.
         progress: called with a short text at every stage.
+
+    Raises:
+        Interrupted: Ctrl-C; it holds what was found until then.
     """
-    say = progress or (lambda text: None)
-    clock = Clock()
-    inf = infer(problem, fixed=fixed, progress=say)
-    clock.lap("inference")
-    if not inf.holds and not _protocol_error(inf):
-        say("fused operators by their definitions")
-        deep = infer(problem, fixed=fixed, deep=True, progress=say)
-        clock.lap("inference")
-        inf = deep if deep.holds else inf
-    verdict = _verdict(problem, inf)
+    watched = Watched(problem, progress)
+    with interruptible(watched):
+        verdict, evidence = _decided(watched, problem, fixed, replay, fixes, certificate)
+    if observe is not None:
+        observe(evidence)
+    return verdict
+
+
+def _decided(
+    watched: Watched,
+    problem: Problem,
+    fixed: dict[str, float] | None,
+    replay: bool,
+    fixes: bool,
+    certificate: Callable[[bytes], object] | None,
+) -> tuple[Verdict, Evidence]:
+    say, clock = watched.say, Clock()
+    inf = _infer(problem, fixed, clock, say)
+    if not inf.holds and problem.distributed.spmd and not size_symbols(problem):
+        # One graph for all ranks of a mesh of numbers says the same as one graph for each.
+        say("one rank after another")
+        each = instantiate_problem(problem, {})
+        by_rank = _infer(each, fixed, clock, say)
+        if by_rank.holds:
+            problem, inf = each, by_rank
+    verdict = watched.verdict = _verdict(problem, inf)
     evidence = Evidence(problem, inf, fixed or {})
     if inf.holds and not _without_ranks(problem, verdict):
         _certify(problem, inf, verdict, fixed, certificate, say)
@@ -91,9 +111,21 @@ def verify(
         _refute(evidence, verdict, replay, fixes, say)
     clock.lap("replay")
     verdict.seconds = clock.seconds
-    if observe is not None:
-        observe(evidence)
-    return verdict
+    return verdict, evidence
+
+
+def _infer(
+    problem: Problem, fixed: dict[str, float] | None, clock: Clock, say: Progress
+) -> Inference:
+    """Inference with fused operators as they are and, where that proves nothing, opened."""
+    inf = infer(problem, fixed=fixed, progress=say)
+    clock.lap("inference")
+    if inf.holds or _protocol_error(inf):
+        return inf
+    say("fused operators by their definitions")
+    deep = infer(problem, fixed=fixed, deep=True, progress=say)
+    clock.lap("inference")
+    return deep if deep.holds else inf
 
 
 def verify_for_all(
