@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardproof.certificate.canonical import Canonical
-from shardproof.certificate.claims import IOTA, UNIT, Atom, Label, Lin, Term
+from shardproof.certificate.claims import IOTA, UNIT, Atom, Label, Lin, Piece, Term
 from shardproof.certificate.exact import (
     Aff,
     Coef,
@@ -54,9 +54,10 @@ MAX_WORK = 3_000_000
 
 class Algebra:
     """Sums of products over the atoms of one certificate. ``known`` are ranges of integer
-    unknowns, ``boolean`` unknowns that are 0 or 1, ``linear`` the places in which the functions
-    of atoms that a node of the program computes are linear, ``divisors`` what the program divides
-    by, and ``assumed`` the facts that the comparisons rested on."""
+    unknowns and ``spans`` several of one, ``boolean`` unknowns that are 0 or 1, ``linear`` the
+    places in which the functions of atoms that a node of the program computes are linear,
+    ``divisors`` what the program divides by, and ``assumed`` the facts that the comparisons rested
+    on."""
 
     def __init__(self, atoms: list[Atom]) -> None:
         self.atoms = atoms
@@ -65,7 +66,8 @@ class Algebra:
         self.linear: dict[int, frozenset[int]] = {}
         self.divisors: set[int] = set()
         self.assumed: dict[str, None] = {}
-        self.guarding = Guarding(self.known)
+        self.spans: dict[int, list[Piece]] = {}
+        self.guarding = Guarding(self.known, self.spans)
         self.work = 0
         self.canonical = Canonical(atoms, self.splits)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardproof.certificate import pieces as pw
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import IOTA, Meaning, Piece
+from shardproof.certificate.claims import IOTA, UNIT, Meaning, Piece
 from shardproof.certificate.exact import Aff, Coef, NotChecked, const, quotient, total
 from shardproof.certificate.functions import Functions
 from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum
@@ -49,7 +49,7 @@ class Discrete:
         self.algebra, self.functions = algebra, functions
         self.assumed: dict[str, None] = {}
         self.stating = True
-        self.allowed: dict[int, list[Piece]] = {}
+        self.allowed = algebra.spans
 
     def check(
         self, run: Checker, rule: alg.Algebra, operands: Sequence[Meaning], v: Value,
@@ -64,9 +64,17 @@ class Discrete:
                 self._same_view(run, rule, views[0], m, v)
                 return False
             pw.well_formed(m.pieces)
+            constants = [_constant(x) for x in operands]
+            if not isinstance(rule, alg.Select):
+                constants = [None for _ in operands]
+            views = [
+                w if c is None else (w[0], (Piece(None, None, 0, c),))
+                for w, c in zip(views, constants, strict=True)
+            ]
             used, found = self._worked_out(rule, views, v)
-            for b in used:
-                run.equals(m.base, spread(b, v.shape))
+            for b, c in zip(used, constants, strict=True):
+                if c is None:
+                    run.equals(m.base, spread(b, v.shape))
             if not pw.same(found, m.pieces):
                 raise NotChecked("the claimed function of the ids is another one")
             run.equals(m, Source(v.shape, lambda r, at: self.value(base.read(r, at), m.pieces)))
@@ -243,22 +251,35 @@ class Discrete:
 
     def _inside(self, base: Sum, pieces: Sequence[Piece], rows: Size) -> list[Piece]:
         """The pieces that occur, each of which stays inside a table of ``rows`` rows."""
-        t = self.single(base)
-        if tuple(pieces) == pw.WHOLE and self.stating and not self.algebra.atoms[t.atom].fn:
-            old = self.algebra.known.get(t.atom)
-            self.algebra.known[t.atom] = (
-                (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
-            )
-            name = self.algebra.atoms[t.atom].name
-            if self.algebra.known[t.atom] != old:
-                text = f"0 <= {name} < {rows} (it indexes a table of {rows} rows)"
-                self.assumed[text] = None
-        known = self.algebra.known.get(t.atom)
-        found = pw.clip(pieces, known)
-        if known is None and t.atom != IOTA:
-            found = self._allowed(t.atom, found, rows)
+        found = self._stated(self.single(base).atom, pieces, rows)
         if not found or not all(pw.inside(p, rows) for p in found):
             raise NotChecked("an index that may leave its table")
+        return found
+
+    def state(self, rows: Size, m: Meaning, inputs: set[int]) -> None:
+        """Take note of what a sequential lookup by ``m`` says of the inputs, before anything else
+        is checked. That ``m`` is what is claimed of it is checked in its turn."""
+        if m.base is not None:
+            pw.well_formed(m.pieces)
+        for c in (m.base or m).cells:
+            if len(c.lin) == 1 and c.lin[0][1] == 1 and c.lin[0][0].atom in inputs:
+                self._stated(c.lin[0][0].atom, m.pieces if m.base is not None else pw.WHOLE, rows)
+
+    def _stated(self, atom: int, pieces: Sequence[Piece], rows: Size) -> list[Piece]:
+        """The pieces that occur. A lookup of the sequential program states which these are."""
+        if tuple(pieces) == pw.WHOLE and self.stating and not self.algebra.atoms[atom].fn:
+            old = self.algebra.known.get(atom)
+            self.algebra.known[atom] = (
+                (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
+            )
+            name = self.algebra.atoms[atom].name
+            if self.algebra.known[atom] != old:
+                text = f"0 <= {name} < {rows} (it indexes a table of {rows} rows)"
+                self.assumed[text] = None
+        known = self.algebra.known.get(atom)
+        found = pw.clip(pieces, known)
+        if known is None and atom != IOTA:
+            found = self._allowed(atom, found, rows)
         return found
 
     def _allowed(self, atom: int, pieces: list[Piece], rows: Size) -> list[Piece]:
@@ -326,6 +347,17 @@ class Discrete:
                 raise Split(v[1][0][0], at if at_least(p.c, first + 1) else at + 1)
             out += self.where(base, p)
         return out
+
+
+def _constant(m: Meaning) -> int | None:
+    """The integer that every element of a tensor is claimed to be; it is a function of anything."""
+    if m.base is not None or len({c.lin for c in m.cells}) != 1:
+        return None
+    lin = m.cells[0].lin
+    if not lin:
+        return 0
+    (t, c), *more = lin
+    return None if more or t.atom != UNIT or not isinstance(c, int) else c
 
 
 def _linear(ks: Sequence[Any], c: Any, lines: Sequence[pw.Line]) -> pw.Line:

@@ -6,14 +6,14 @@
     sum over v in [a, b) of E(t, v) = H_a(t) - H_b(t)
 
 Under a sum over ``u`` the second rule shortens its range. With the known range of ``t`` the
-outermost thresholds are 1 and 0.
+outermost thresholds are 1 and 0; with several known spans, thresholds between two of them are one.
 """
 
 from __future__ import annotations
 
 from itertools import combinations
 
-from shardproof.certificate.claims import IOTA
+from shardproof.certificate.claims import IOTA, Piece
 from shardproof.certificate.exact import Aff, NotChecked, const, minus, replace, total
 from shardproof.certificate.products import AtLeast, Equal, Factor, Product, Sum, affs, moved
 from shardproof.certificate.region import Range, Region, Split
@@ -23,8 +23,8 @@ from shardproof.ir.sizes import Size, at_least, smax, smin
 class Guarding:
     """One round of the rules for one product."""
 
-    def __init__(self, known: dict[int, Range]) -> None:
-        self.known = known
+    def __init__(self, known: dict[int, Range], spans: dict[int, list[Piece]]) -> None:
+        self.known, self.spans = known, spans
 
     def step(self, p: Product, region: Region) -> Sum | None:
         """What the product is by one rule; None where no rule applies."""
@@ -51,11 +51,31 @@ class Guarding:
         if isinstance(g, AtLeast):
             if known is not None and at_least(known[0], g.least):
                 return [(without(p, g), 1)]
-            return [] if known is not None and at_least(g.least, known[1]) else None
+            if known is not None and at_least(g.least, known[1]):
+                return []
+            return self._among(p, g)
         first, last = region.bounds(g.position)
         if known is not None and (at_least(known[0] - 1, last) or at_least(first, known[1])):
             return []
         return self._total(p, g)
+
+    def _among(self, p: Product, g: AtLeast) -> Sum | None:
+        """A threshold between two spans of the values that occur is that of the next one."""
+        least: Size | None = None
+        for n, s in enumerate(self.spans.get(g.base.atom, [])):
+            if s.lo is not None and at_least(s.lo, g.least):
+                least = s.lo
+                if n == 0:
+                    return [(without(p, g), 1)]
+                break
+            if s.hi is None or not at_least(g.least, s.hi):
+                return None
+        else:
+            return [] if g.base.atom in self.spans else None
+        if least == g.least:
+            return None
+        moved_up = (AtLeast(g.base, least), 1)
+        return [(p._replace(factors=(*without(p, g).factors, moved_up)), 1)]
 
     @staticmethod
     def _of_position(p: Product, g: AtLeast | Equal, region: Region) -> Sum | None:

@@ -43,6 +43,7 @@ class Evaluator:
         self.deep = deep
         self.products = Products(self.table, self.fired, deep=deep)
         self.guards = Guards(self.products)
+        self.known = self.products.known
         self.folder = Folder(self.table, self.products)
         self.rows = Rows(self.products, self.folder)
         self.lookups = Lookups(self.table, self.products, self.guards, self.folder)

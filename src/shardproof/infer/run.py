@@ -22,6 +22,7 @@ from shardproof.infer.prepare import class_problem, fold_problem
 from shardproof.infer.rename import Renaming
 from shardproof.infer.repeat import Replayer
 from shardproof.infer.spmd import NotUniform
+from shardproof.infer.stating import state_ranges
 from shardproof.infer.terms import constant
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Graph, Node, Program, Value, is_float
@@ -121,6 +122,7 @@ class Runner:
         env = Env()
         for v in graph.inputs:
             env[v] = self._sequential_input(v)
+        state_ranges(self.ev, graph, env)
         Replayer(self, graph, env, "sequential").run()
         return env
 
