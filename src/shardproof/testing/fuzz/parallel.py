@@ -30,7 +30,11 @@ def cut_tensor(g: Generator) -> tuple[Tensor, int, int]:
     dims = [d for d in range(len(t.shape)) if g.can_cut(axis, t.shape[d])]
     if not dims:
         raise Skip
-    d = int(g.rng.choice(dims))
+    # Parts of one element are a corner, so they are drawn less often.
+    wide = [d for d in dims if min(g.parts(axis, t.shape[d])) > 1]
+    if not wide and g.rng.random() < 0.8:
+        raise Skip
+    d = int(g.rng.choice(wide or dims))
     for other in range(len(g.size)):
         if other != axis and t.lay[other] == d:
             t = g.to(t, other, "R")

@@ -13,7 +13,7 @@ from shardproof.testing.fuzz.generate import Generator, Lay, Tensor
 
 SMOOTH = "tanh sigmoid gelu silu relu sin erf abs softplus floor".split()
 POSITIVE = ("sigmoid", "softplus")
-EXTENTS = (2, 4, 6, 3)
+EXTENTS = (2, 4, 6, 3, 8)
 
 
 class Skip(Exception):
