@@ -99,8 +99,8 @@ class Runner:
         else:
             env = inputs
             self._concrete(schedule, env)
-        self.progress("obligations")
-        judged = Judge(self.problem, self.ev, self.view_graph).all(sequential, env)
+        judge = Judge(self.problem, self.ev, self.view_graph)
+        judged = judge.all(sequential, env, self.progress)
         return Inference(
             self.problem,
             self.ev,
@@ -305,9 +305,13 @@ class Runner:
                 attrs = [n.attrs for _, n in members]
                 result = self.collect.run(step.kind, vals, attrs, outs)
             except (blocks.Unsupported, Undecided) as e:
+                # What is reduced is one value on all ranks, whatever it is.
+                one = step.kind == "all_reduce"
                 result = [
-                    self.ev.opaque((_key(node0), k), vals, t, str(e)) for k, t in enumerate(outs)
+                    self.ev.opaque((_key(node0), 0 if one else k), vals, t, str(e))
+                    for k, t in enumerate(outs)
                 ]
+                self.ev.keep_undefined(vals, result)
             self._memo[key] = result
         for (r, n), val in zip(members, result, strict=True):
             env[r][n.outputs[0]] = val
