@@ -24,12 +24,14 @@ from shardproof.certificate.exact import (
     variable,
 )
 from shardproof.certificate.products import Exp, Factor, Product, Read, Sum
-from shardproof.certificate.region import Region, Split, digits, fresh
+from shardproof.certificate.region import Region, digits, fresh
 from shardproof.certificate.rules import Source, label_sizes, scaled, spread, times, unit
 from shardproof.ir.sizes import Size, product
 from shardproof.ops import base as alg
 
 MAX_SPREAD = 512
+MAX_PIECES = 64
+"""A whole axis in more pieces than this is left unchecked."""
 SCALAR = "scalar"
 Matcher = Callable[[Read, Sequence[Sum]], bool]
 
@@ -184,25 +186,23 @@ class Functions:
         names = [fresh() for _ in whole]
         ranges = {v: (0, sizes[x]) for v, x in zip(names, whole, strict=True)}
         inner = Region.of({**region.ranges, **ranges}, tuple(map(variable, names)))
-        while True:
-            try:
-                here = dict(zip(a.output, at, strict=True))
-                inside = here | dict(zip(whole, inner.index, strict=True)) | {alg.ONE: const(0)}
-                args = [
-                    s.read(inner, [inside[x] for x in ls])
-                    for s, ls in zip(mine, labels, strict=True)
-                ]
-                axes = [(x, sizes[x], inside[x], here.get(x)) for x in whole]
-                match = self._whole(inner, axes)
-                found = self._expanded(external(a.fn), a.attrs, args, linear, claimed, match)
-                return self.algebra.equal(found, claimed, region)
-            except Split as s:
-                if s.var in region.ranges:
-                    raise
-                parts = inner.parts(s)
-                if len(parts) != 1:
-                    raise NotChecked("a whole axis in several pieces") from None
-                inner = parts[0]
+
+        def look(part: Region) -> Sum:
+            here = dict(zip(a.output, at, strict=True))
+            inside = here | dict(zip(whole, part.index, strict=True)) | {alg.ONE: const(0)}
+            args = [
+                s.read(part, [inside[x] for x in ls]) for s, ls in zip(mine, labels, strict=True)
+            ]
+            axes = [(x, sizes[x], inside[x], here.get(x)) for x in whole]
+            match = self._whole(part, axes)
+            return self._expanded(external(a.fn), a.attrs, args, linear, claimed, match)
+
+        # Where operands are in pieces along the whole axes, the same names must hold on each.
+        parts = inner.visit(look, MAX_PIECES, "a whole axis", region.ranges)
+        found = [sum_ for _, sum_ in parts]
+        if any(x != found[0] for x in found):
+            raise NotChecked("a whole axis in pieces of which each is another function")
+        return self.algebra.equal(found[0], claimed, region)
 
     def _whole(self, inner: Region, axes: Sequence[tuple[str, Size, Aff, Aff | None]]) -> Matcher:
         def match(r: Read, mine: Sequence[Sum]) -> bool:

@@ -26,6 +26,7 @@ from shardproof.infer.naming import IOTA, Instance, Table
 from shardproof.infer.products import Products
 from shardproof.infer.rows import Rows
 from shardproof.infer.terms import constant, lincomb
+from shardproof.infer.whole import joined
 from shardproof.ir.graph import TensorType
 from shardproof.ir.sizes import Poly, Size, Undecided, product, smax, smin, symbols
 from shardproof.lemmas import names as lemmas
@@ -352,12 +353,9 @@ class Evaluator:
         bound = [j for x in together.labels if x not in a.output for j in together.axes(x)]
         whole = [j for x in a.whole if x in together.labels for j in together.axes(x)]
         linear = [used.index(p) for p in a.linear if p in used]
-        ext = blocks.flat(together.dims)
         parts = []
-        for lo, hi, lins in together.cells:
+        for lo, hi, lins in joined(self.guards, together.dims, together.cells, whole):
             for j in whole:
-                if lo[j] != 0 or hi[j] != ext[j]:
-                    raise Unsupported("a whole axis is in several pieces")
                 if all(t.ax[j] is None for lin in lins for t, _ in lin):
                     raise Unsupported("a whole axis is constant")
             inst = Instance(

@@ -23,6 +23,7 @@ REPEATED_LAYER = "repeated-layer"
 
 # Integers, guards, lookups
 PIECES = "integer-pieces"
+PIECES_OF_AXIS = "pieces-of-an-axis"
 SELECT = "select-by-indicator"
 INDICATOR_POWER = "indicator-power"
 GUARD_MEET = "guard-meet"
