@@ -13,7 +13,7 @@ from typing import Any
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import Claims, Lin, Meaning, well_formed, well_formed_atoms
 from shardproof.certificate.communication import concrete
-from shardproof.certificate.discrete import Discrete
+from shardproof.certificate.discrete import LOOKUPS, Discrete
 from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
 from shardproof.certificate.extrema import over_dims
 from shardproof.certificate.fold import check_fold
@@ -344,10 +344,15 @@ class Checker:
             self.result(rule, node, operands, v, self.claim(table, v))
         except (NotChecked, Undecided):
             # A value that nothing is claimed of is an unknown.
+            known = set(self.owner)
             if table[v].base is not None or not self.own(table[v], key):
                 raise
+            atoms = {t.atom for c in table[v].cells for t, _ in c.lin}
             if isinstance(rule, alg.Undefined):
-                self.undefined |= {t.atom for c in table[v].cells for t, _ in c.lin}
+                self.undefined |= atoms
+            elif isinstance(rule, LOOKUPS) and self.side is not None:
+                # It may leave its table, and then has no value, even if it is masked later.
+                self.undefined |= atoms - known
             self.claim(table, v)
         # What is computed from undefined contents is undefined: they need not cancel.
         lost = not isinstance(rule, (alg.Identity, *VIEWS)) and any(map(self.no_number, operands))
@@ -445,10 +450,22 @@ class Checker:
             [n.inputs[0].type for _, n in members],
         )
         done: set[Any] = set()
+        unknown = kind == "all_reduce" and self._one_unknown(first, tables, members)
         for t, (_, n), s in zip(tables, members, made, strict=True):
             m = self.claim(t, n.outputs[0])
             self.no_pieces(m)
+            if unknown:
+                continue
             if (id(m), id(s)) not in done:
                 self.steps += 1
                 self.equals(m, s)
                 done.add((id(m), id(s)))
+
+    def _one_unknown(
+        self, first: Node, tables: Sequence[dict[Value, Meaning]],
+        members: Sequence[tuple[int, Node]],
+    ) -> bool:  # fmt: skip
+        """Whether nothing is claimed of what is reduced but that it is one value on all ranks."""
+        key = ("value", id(first.outputs[0]))
+        claims = [t[n.outputs[0]] for t, (_, n) in zip(tables, members, strict=True)]
+        return all(m.base is None and self.own(m, key) for m in claims)
