@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-
 INTERVAL = 0.05
 """Seconds between two lines: no terminal is slowed down by what nobody can read."""
 
