@@ -29,13 +29,13 @@ class _Facts:
 
     def all(self) -> Any:
         tables = [self.claims.sequential, *self.claims.distributed]
-        values = [[self.meaning(m) for m in t.values()] for t in tables]
+        values = [{v.name: self.meaning(m) for v, m in t.items()} for t in tables]
         return values, [self.inner(x) for x in self.claims.opened.values()]
 
     def inner(self, rows: list[Inner] | None) -> Any:
         if rows is None:
             return None
-        return [([self.meaning(m) for m in r.results], self.inner(r.inner)) for r in rows]
+        return [([m and self.meaning(m) for m in r.results], self.inner(r.inner)) for r in rows]
 
     @staticmethod
     def number(x: Any) -> str:

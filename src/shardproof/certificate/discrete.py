@@ -21,6 +21,7 @@ from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum
 from shardproof.certificate.region import Region, Split
 from shardproof.certificate.rules import (
     Source,
+    Tensor,
     number,
     scaled,
     simple,
@@ -52,7 +53,7 @@ class Discrete:
         self.allowed = algebra.spans
 
     def check(
-        self, run: Checker, rule: alg.Algebra, operands: Sequence[Meaning], v: Value,
+        self, run: Checker, rule: alg.Algebra, operands: Sequence[Tensor], v: Value,
         types: Sequence[Any], m: Meaning,
     ) -> bool:  # fmt: skip
         """Check a claim that is about integers; False if it is none."""
@@ -94,7 +95,7 @@ class Discrete:
 
     # ---- integer views
 
-    def view(self, run: Checker, m: Meaning, dtype: str) -> View:
+    def view(self, run: Checker, m: Tensor, dtype: str) -> View:
         """A tensor as a function of its base, or of itself."""
         if m.base is not None:
             return run.source(m.base), m.pieces
