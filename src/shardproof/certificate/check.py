@@ -281,16 +281,21 @@ class Checker:
         for node in graph.nodes:
             self.node("sequential", node, table)
 
-    def stated(self, graph: Graph, table: dict[Value, Meaning]) -> None:
+    def stated(self, graph: Graph, table: Table) -> None:
         """Note what lookups say of the integer inputs: they say it of the whole program."""
         inputs = {a for a, key in self.owner.items() if key[0] == "input"}
+        origin = {v: v for v in graph.inputs}
         for node in graph.nodes:
+            for v in node.outputs:  # a rearrangement of which nothing is claimed holds the same ids
+                origin[v] = v if v in table or not node.inputs else origin[node.inputs[0]]
             types = tuple(v.type for v in node.inputs)
             for rule in alg.lookup(node.op).algebra(types, node.attrs)[:1]:
                 rows = alg.rows_indexed(rule, types)
                 if rows is not None:
                     self.where = f"sequential, the index of {node.op}"
-                    self.discrete.state(rows, table[node.inputs[1]], inputs)
+                    ids = table[origin[node.inputs[1]]]
+                    if isinstance(ids, Meaning):
+                        self.discrete.state(rows, ids, inputs)
 
     def no_pieces(self, m: Meaning) -> None:
         if m.base is not None:

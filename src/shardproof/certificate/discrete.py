@@ -20,6 +20,7 @@ from shardproof.certificate.functions import Functions
 from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum
 from shardproof.certificate.region import Region, Split
 from shardproof.certificate.rules import (
+    Moved,
     Source,
     Tensor,
     number,
@@ -350,8 +351,10 @@ class Discrete:
         return out
 
 
-def _constant(m: Meaning) -> int | None:
+def _constant(m: Tensor) -> int | None:
     """The integer that every element of a tensor is claimed to be; it is a function of anything."""
+    if isinstance(m, Moved):
+        return _constant(m.operands[0]) if len(m.operands) == 1 else None
     if m.base is not None or len({c.lin for c in m.cells}) != 1:
         return None
     lin = m.cells[0].lin
