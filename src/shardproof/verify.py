@@ -23,7 +23,7 @@ from shardproof.replay.compare import replay_problem
 from shardproof.replay.errors import NotReplayable
 from shardproof.replay.instantiate import instantiate_problem, is_concrete, size_symbols
 from shardproof.replay.resize import resize
-from shardproof.replay.search import Search, instantiate_small, search
+from shardproof.replay.search import Search, differing_as_given, instantiate_small, search
 from shardproof.report.diagnostic import Finding, OutputRelation, Verdict
 from shardproof.report.relation import (
     condition_lines,
@@ -93,12 +93,12 @@ def _decided(
     certificate: Callable[[bytes], object] | None,
 ) -> tuple[Verdict, Evidence]:
     say, clock = watched.say, Clock()
-    inf = _infer(problem, fixed, clock, say)
+    inf = _infer(problem, fixed, replay, clock, say)
     if not inf.holds and problem.distributed.spmd and not size_symbols(problem):
         # One graph for all ranks of a mesh of numbers says the same as one graph for each.
         say("one rank after another")
         each = instantiate_problem(problem, {})
-        by_rank = _infer(each, fixed, clock, say)
+        by_rank = _infer(each, fixed, replay, clock, say)
         if by_rank.holds:
             problem, inf = each, by_rank
     verdict = watched.verdict = _verdict(problem, inf)
@@ -115,12 +115,13 @@ def _decided(
 
 
 def _infer(
-    problem: Problem, fixed: dict[str, float] | None, clock: Clock, say: Progress
+    problem: Problem, fixed: dict[str, float] | None, replay: bool, clock: Clock, say: Progress
 ) -> Inference:
-    """Inference with fused operators as they are and, where that proves nothing, opened."""
+    """Inference with fused operators as they are and, where that proves nothing, opened, unless
+    a run shows that there is nothing to prove."""
     inf = infer(problem, fixed=fixed, progress=say)
     clock.lap("inference")
-    if inf.holds or _protocol_error(inf):
+    if inf.holds or _protocol_error(inf) or (replay and differing_as_given(problem, fixed)):
         return inf
     say("fused operators by their definitions")
     deep = infer(problem, fixed=fixed, deep=True, progress=say)
@@ -261,9 +262,12 @@ def _certify(
 
 def _search(problem: Problem, fixed: dict[str, float] | None) -> Search:
     """A counterexample on an instance that gets the verdict of the original."""
+    wrong = bool(differing_as_given(problem, fixed))
     try:
         return search(
-            problem, fixed_inputs=fixed, accept=lambda small: not infer(small, fixed=fixed).holds
+            problem,
+            fixed_inputs=fixed,
+            accept=lambda small: wrong or not infer(small, fixed=fixed).holds,
         )
     except NotReplayable as e:
         out = Search()

@@ -16,7 +16,8 @@ from shardproof.ops.base import infer_types
 from shardproof.replay.compare import replay_problem
 from shardproof.replay.inputs import draw_inputs, rank_inputs
 from shardproof.replay.resize import Resized, Wish, resize
-from shardproof.replay.search import find_counterexample, search
+from shardproof.replay import search as searching
+from shardproof.replay.search import differing_as_given, find_counterexample, search
 from shardproof.spec.problem import Problem
 
 SIZE = {"s": 64, "d": 64, "f": 256}
@@ -81,6 +82,17 @@ def test_free_inputs_are_unrelated() -> None:
 
 
 # ------------------------------------------------------------------------------ comparison
+
+
+def test_outputs_that_differ_at_the_given_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "%a = scale(%x) {by=2/1}\n%b = neg(%x)\nreturn %a as a, %b as b"
+    wrong = body.replace("2/1", "3/1")
+    head = "%x = input f32[4]\n"
+    problem = pair(head + body, head + wrong, {"x": Replicate()}).resolve()
+    assert differing_as_given(problem) == {"a"}
+    assert not differing_as_given(pair(head + body, head + body, {"x": Replicate()}).resolve())
+    monkeypatch.setattr(searching, "SMALL", 10)
+    assert not differing_as_given(problem)
 
 
 def test_every_rank_is_compared() -> None:

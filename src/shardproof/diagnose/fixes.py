@@ -20,6 +20,7 @@ from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.run import Inference, infer
 from shardproof.ir.graph import Node
+from shardproof.replay.search import differing_as_given
 from shardproof.report.diagnostic import Finding
 from shardproof.spec.problem import Problem
 
@@ -64,7 +65,7 @@ class FixSearch:
 
     def _proved(self, c: Candidate, affected: set[str]) -> bool:
         edited = apply(self.problem, c.edits, c.op)
-        if edited is None:
+        if edited is None or differing_as_given(edited, self.fixed) & affected:
             return False
         result = infer(edited, fixed=self.fixed)
         if result.schedule.errors:

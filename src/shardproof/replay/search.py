@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import cycle
-from math import inf, nan
+from math import inf, nan, prod
 
 from shardproof.ir.sizes import symbols
 from shardproof.ops.base import ShapeError, infer_types
@@ -26,6 +26,10 @@ Fixed = Mapping[str, float]
 # Elements of the largest tensor up to which an instance with exactly scaled offsets is run as a
 # check on one with trimmed slices.
 LARGEST = 2_000_000
+# Elements of all tensors together up to which a problem is run as it is.
+SMALL = 5_000_000
+# A relative error that no rounding makes.
+PLAIN = 1e-6
 
 
 @dataclass(slots=True)
@@ -55,6 +59,30 @@ def find_counterexample(
 ) -> Counterexample | None:
     """Inputs on which the programs differ, or None where none was found; see :func:`search`."""
     return search(problem, seeds, tolerance, fixed_inputs, sizes).counterexample
+
+
+def differing_as_given(problem: Problem, fixed: Fixed | None = None) -> set[str]:
+    """Sequential outputs that, in a run at the problem's own sizes, differ by more than any
+    rounding: there is no proof of these. What is not in it says nothing; it is empty where the
+    problem is too large to run."""
+    if not is_concrete(problem) or _elements(problem) > SMALL:
+        return set()
+    try:
+        result = replay_problem(problem, 0, fixed)
+    except NotReplayable:
+        return set()
+    if result.fault is not None:
+        return {o.seq_output for o in problem.obligations}
+    return {c.obligation.seq_output for c in result.comparisons if c.error > PLAIN}
+
+
+def _elements(problem: Problem) -> int:
+    """Elements of all values of a concrete problem."""
+    return sum(
+        prod(int(n) for n in v.shape)  # type: ignore[call-overload]
+        for graph in (problem.sequential, *problem.distributed.graphs)
+        for v in graph.values()
+    )
 
 
 def search(
