@@ -43,6 +43,7 @@ from shardproof.certificate.products import (
     term_of,
 )
 from shardproof.certificate.region import Range, Region, fresh
+from shardproof.certificate.roots import root_of
 from shardproof.ir.sizes import Poly, Size, at_least
 from shardproof.ops.base import EXP, LOG
 
@@ -238,8 +239,8 @@ class Algebra:
             else:
                 p = self.combined(p)
                 new = self._position(p) or self._power_in_exp(p) or self._summed(p)
-                if new is None:
-                    new = self.guarding.step(p, region)
+                new = self._root(p) if new is None else new
+                new = self.guarding.step(p, region) if new is None else new
             if new is None:
                 out.append((p, c))
             else:
@@ -323,6 +324,18 @@ class Algebra:
                 (Product(p.ranges, (*rest, *((f, e) for f, _ in q.factors))), self.raised(c, e))
                 for q, c in terms
             ]
+        return None
+
+    def _root(self, p: Product) -> Sum | None:
+        """``root(x) ** q = x ** p``, where ``x`` is nowhere negative."""
+        for k, (b, e) in enumerate(p.factors):
+            found = root_of(self.atoms, b, e) if e != 1 else None
+            if found is not None:
+                x, c, n, rest = found
+                assert isinstance(b, Read)
+                left = ((b, rest),) if rest else ()
+                factors = (*p.factors[:k], (self.read(x, b.at), n), *left, *p.factors[k + 1 :])
+                return [(Product(p.ranges, factors), self.raised(c, n))]
         return None
 
     def raised(self, c: Coef, e: Rational) -> Coef:

@@ -25,6 +25,7 @@ from shardproof.infer.naming import Def, Recording
 from shardproof.infer.rename import Renaming
 from shardproof.ir.graph import Graph, Node, Value
 from shardproof.lemmas import names as lemmas
+from shardproof.ops.base import EXP, LOG
 
 if TYPE_CHECKING:
     from shardproof.infer.collect import CollectSpmd
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 MIN_PERIOD = 6
 MIN_REPEATS = 3
-OPENED = frozenset(("prod", "sum", "ge", "eq", "power"))
+OPENED = frozenset(("prod", "sum", "ge", "eq", "power", EXP, LOG))
 
 
 @dataclass(slots=True)

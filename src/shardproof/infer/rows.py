@@ -61,9 +61,11 @@ class Rows:
         return self.products.name(Instance(EXP, (), lo, hi, (((t, c),),)))
 
     def _argument(self, t: Term, fn: str) -> Lin | None:
-        """The operand of a function value, read through ``t``."""
+        """The operand of a function value, read through ``t``. Such a value is opened wherever it
+        comes from: a saved log-sum-exp is of use to the gradient only as what it is the logarithm
+        of. A layer that did so is not copied (:mod:`shardproof.infer.repeat`)."""
         d = self.table.definition(t.atom)
-        if d is None or d.fn != fn or t.restr or t.atom in self.table.closed:
+        if d is None or d.fn != fn or t.restr:
             return None
         return tuple((compose(u, t, d.n_free), k) for u, k in d.operands[0])
 
