@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from math import prod
 from typing import Any
 
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported
@@ -79,7 +80,12 @@ class Products(Simplifier):
     def _opened(
         self, operands: Sequence[tuple[Lin, Fraction]], lo: Box, hi: Box
     ) -> list[tuple[Lin, Fraction]]:
-        """Where a guard takes part, look into named sums that hold guards, so that they meet."""
+        """Where a guard takes part, look into named sums that hold guards, so that they meet. In
+        deep evaluation look into all: partial sums of several summands have no common name, and
+        meet those of a named sum only term by term."""
+        if self.deep:
+            opened = [(self.open_guards(lin) if e == 1 else lin, e) for lin, e in operands]
+            return opened if prod(len(lin) for lin, _ in opened) <= MAX_TERMS else list(operands)
         if not any(self._is_indicator(t.atom) for lin, _ in operands for t, _ in lin):
             return list(operands)
         return [(self.open_guards(lin) if e == 1 else lin, e) for lin, e in operands]
