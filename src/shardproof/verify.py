@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from shardproof.certificate.agree import certify
 from shardproof.certificate.write import write
 from shardproof.diagnose.codes import lookup
-from shardproof.diagnose.findings import Findings
+from shardproof.diagnose.findings import Findings, only_unreduced
 from shardproof.diagnose.fixes import FixSearch
 from shardproof.infer.run import Inference, infer
 from shardproof.replay.compare import replay_problem
@@ -77,7 +77,7 @@ def verify(
         say("fused operators by their definitions")
         deep = infer(problem, fixed=fixed, deep=True, progress=say)
         clock.lap("inference")
-        inf = deep if deep.holds else inf
+        inf = deep if deep.holds or _tells_more(deep, inf) else inf
     verdict = _verdict(problem, inf)
     if inf.holds and not _without_ranks(problem, verdict):
         _certify(problem, inf, verdict, fixed, certificate, say)
@@ -88,6 +88,13 @@ def verify(
     clock.lap("replay")
     verdict.seconds = clock.seconds
     return verdict
+
+
+def _tells_more(deep: Inference, plain: Inference) -> bool:
+    """Whether the deep inference leaves less open, and all of it for want of a reduction."""
+    return sum(j.holds for j in deep.judged) > sum(
+        j.holds for j in plain.judged
+    ) and only_unreduced(deep)
 
 
 def verify_for_all(

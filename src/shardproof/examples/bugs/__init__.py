@@ -12,9 +12,7 @@ import importlib
 
 from shardproof.examples.bugs.base import Bug
 
-FAMILIES = (
-    "partial_gradients",
-)
+FAMILIES = ("partial_gradients",)
 
 
 def all_bugs() -> dict[str, Bug]:

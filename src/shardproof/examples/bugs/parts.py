@@ -125,48 +125,51 @@ Function = Callable[..., Any]
 
 
 def spec(
-    sequential: Function,
-    distributed: Function | Callable[[Any, int], Function],
+    sequential: Function | None,
+    distributed: Function | None,
     mesh: Mesh,
     inputs: Mapping[str, Input],
     *,
     after: Callable[[Mapping[str, Any]], None] | None = None,
-    step: Any = "backward",
+    whole_step: Callable[..., Any] | None = None,
+    step: str = "backward",
     outputs: Mapping[str, Any] | None = None,
-    builder: bool = False,
 ) -> Spec:
-    """A check of two functions of the same inputs.
+    """A check of two functions of the same inputs, which return the loss (or, with "forward", a
+    tensor).
 
     Args:
-        distributed: the function of every rank, or with ``builder`` what makes it of mesh and rank.
         after: is given the inputs of a rank after its backward pass, to synchronise gradients.
-        outputs: as in :class:`Spec`; a loss that is each rank's own is left out by ``own_loss``.
+        whole_step: runs the step of both programs itself, with the model and the inputs; the
+            model of the sequential program is None.
+        outputs: as in :class:`Spec`; a loss that is each rank's own is left out by ``OWN_LOSS``.
     """
 
-    def finish(model: Any, optimizer: Any, **values: Any) -> Any:
+    def run(model: Any, optimizer: Any, **values: Any) -> Any:
+        on_rank = model.on_rank
+        if whole_step is not None:
+            return whole_step(model if on_rank else None, optimizer, **values)
         loss = model(**values)
         loss.backward()
-        if after is not None and not getattr(model, "sequential", False):
+        if after is not None and on_rank:
             with torch.no_grad():
                 after(values)
         return loss
 
-    def whole() -> Any:
+    def program(function: Function | None, on_rank: bool) -> Any:
         def model(**values: Any) -> Any:
-            return sequential(**values)
+            assert function is not None
+            return function(**values)
 
-        model.sequential = True  # type: ignore[attr-defined]
+        model.on_rank = on_rank  # type: ignore[attr-defined]
         return model
 
-    def rank_program(m: Any, rank: int) -> Any:
-        return distributed(m, rank) if builder else distributed
-
     return Spec(
-        sequential=whole,
-        distributed=rank_program,
+        sequential=lambda: program(sequential, False),
+        distributed=lambda mesh, rank: program(distributed, True),
         mesh=mesh,
         inputs=dict(inputs),
-        step=finish if after is not None else step,
+        step=step if after is None and whole_step is None else run,
         outputs=dict(outputs) if outputs is not None else None,
     )
 
