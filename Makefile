@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
-.PHONY: demo demo-live test test-slow lint bench bench-elastic test-elastic clean help
+.PHONY: demo demo-live test test-slow lint fuzz bench bench-elastic test-elastic clean help
 
 help:
 	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
@@ -12,6 +12,7 @@ help:
 	@echo "make test          linters, type checker, import rules and all tests"
 	@echo "make test-slow     the long tests that make test leaves out"
 	@echo "make lint          the first three of these"
+	@echo "make fuzz          10,000 random programs and 50,000 mutants against replay (about an hour)"
 	@echo "make bench         check every packaged graph pair, with times and memory"
 	@echo "make bench-elastic planner, simulation and training figures (about 40 minutes)"
 	@echo "make test-elastic  the tests of the elastic trainer alone"
@@ -35,6 +36,9 @@ test: lint
 
 test-slow: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow --timeout 1800
+
+fuzz: $(VENV)/.core
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --programs 10000 --mutants 5 --json fuzz.json
 
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/graphs.py

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from shardproof.certificate.agree import certify
 from shardproof.certificate.write import write
 from shardproof.diagnose.codes import lookup
+from shardproof.diagnose.evidence import Evidence
 from shardproof.diagnose.findings import Findings, only_unreduced
 from shardproof.diagnose.fixes import FixSearch
 from shardproof.infer.run import Inference, infer
+from shardproof.partial import Watched, interruptible
 from shardproof.replay.compare import replay_problem
 from shardproof.replay.errors import NotReplayable
-from shardproof.replay.instantiate import is_concrete
+from shardproof.replay.instantiate import instantiate_problem, is_concrete, size_symbols
 from shardproof.replay.resize import resize
 from shardproof.replay.search import Search, instantiate_small, search
 from shardproof.report.diagnostic import Finding, OutputRelation, Verdict
@@ -57,6 +59,7 @@ def verify(
     replay: bool = True,
     fixes: bool = True,
     certificate: Callable[[bytes], object] | None = None,
+    observe: Callable[[Evidence], object] | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
     """Decide whether the distributed program refines the sequential one.
@@ -67,34 +70,83 @@ def verify(
             protocol violation).
         fixes: whether to look for a change that mends a refuted program.
         certificate: is given the certificate of a proof, as a file.
+        observe: is given what the verdict was made from, for reports.
         progress: called with a short text at every stage.
+
+    Raises:
+        Interrupted: Ctrl-C; it holds what was found until then.
     """
-    say = progress or (lambda text: None)
-    clock = Clock()
-    inf = infer(problem, fixed=fixed, progress=say)
-    clock.lap("inference")
-    if not inf.holds and not _protocol_error(inf):
-        say("fused operators by their definitions")
-        deep = infer(problem, fixed=fixed, deep=True, progress=say)
-        clock.lap("inference")
-        inf = deep if deep.holds or _tells_more(deep, inf) else inf
-    verdict = _verdict(problem, inf)
+    watched = Watched(problem, progress)
+    with interruptible(watched):
+        verdict, evidence = _decided(watched, problem, fixed, replay, fixes, certificate)
+    if observe is not None:
+        observe(evidence)
+    return verdict
+
+
+def _decided(
+    watched: Watched,
+    problem: Problem,
+    fixed: dict[str, float] | None,
+    replay: bool,
+    fixes: bool,
+    certificate: Callable[[bytes], object] | None,
+) -> tuple[Verdict, Evidence]:
+    say, clock = watched.say, Clock()
+    inf = _infer(problem, fixed, clock, say)
+    if not inf.holds and problem.distributed.spmd and not size_symbols(problem):
+        # One graph for all ranks of a mesh of numbers says the same as one graph for each.
+        say("one rank after another")
+        each = instantiate_problem(problem, {})
+        by_rank = _infer(each, fixed, clock, say)
+        if by_rank.holds:
+            problem, inf = each, by_rank
+    verdict = watched.verdict = _verdict(problem, inf)
+    evidence = Evidence(problem, inf, fixed or {})
     if inf.holds and not _without_ranks(problem, verdict):
         _certify(problem, inf, verdict, fixed, certificate, say)
         clock.lap("certificate")
         _confirm(problem, verdict, fixed, replay, say)
     elif not inf.holds:
-        _refute(problem, inf, verdict, fixed, replay, fixes, say)
+        _refute(evidence, verdict, replay, fixes, say)
     clock.lap("replay")
     verdict.seconds = clock.seconds
-    return verdict
+    return verdict, evidence
 
 
-def _tells_more(deep: Inference, plain: Inference) -> bool:
-    """Whether the deep inference leaves less open, and all of it for want of a reduction."""
-    return sum(j.holds for j in deep.judged) > sum(
-        j.holds for j in plain.judged
-    ) and only_unreduced(deep)
+def _infer(
+    problem: Problem, fixed: dict[str, float] | None, clock: Clock, say: Progress
+) -> Inference:
+    """Inference with operators as they are and, where that does not prove everything, with
+    products of sums multiplied out, and with fused operators opened."""
+    inf = infer(problem, fixed=fixed, progress=say)
+    clock.lap("inference")
+    if inf.holds or _protocol_error(inf):
+        return inf
+    ways: list[tuple[str, dict[str, bool]]] = [
+        ("fused operators by their definitions", {"deep": True})
+    ]
+    if _leaves_sums(inf):
+        ways.insert(0, ("products of sums, multiplied out", {"multiplied": True}))
+    plain = inf
+    for text, way in ways:
+        say(text)
+        other = infer(problem, fixed=fixed, progress=say, **way)
+        clock.lap("inference")
+        if other.holds:
+            return other
+        if _proved(other) > _proved(plain) and only_unreduced(other):
+            inf = other
+    return inf
+
+
+def _leaves_sums(inf: Inference) -> bool:
+    """Whether an output that is not proved came out as a sum of several values."""
+    return any(len(c.lin) > 1 for j in inf.judged if not j.holds and j.found for c in j.found.cells)
+
+
+def _proved(inf: Inference) -> int:
+    return sum(j.holds for j in inf.judged)
 
 
 def verify_for_all(
@@ -104,6 +156,7 @@ def verify_for_all(
     fixed: dict[str, float] | None = None,
     replay: bool = True,
     certificate: Callable[[bytes], object] | None = None,
+    observe: Callable[[Evidence], object] | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
     """Decide a captured problem for every extent of a mesh axis and for all sizes, or for every
@@ -125,12 +178,12 @@ def verify_for_all(
             continue
         verdict = verify(
             general.problem, fixed=fixed, replay=replay, certificate=certificate, fixes=False,
-            progress=progress,
+            observe=observe, progress=progress,
         )  # fmt: skip
         if verdict.status == "refines":
             return verdict
         reason = reason or "the generalised program is not proved"
-    verdict = verify(problem, fixed=fixed, replay=replay, progress=progress)
+    verdict = verify(problem, fixed=fixed, replay=replay, observe=observe, progress=progress)
     if verdict.status == "refines":
         verdict.status = "unproved"
         verdict.findings.append(
@@ -291,24 +344,24 @@ def replay_small(problem: Problem, fixed: dict[str, float] | None) -> tuple[str,
 
 
 def _refute(
-    problem: Problem,
-    inf: Inference,
+    evidence: Evidence,
     verdict: Verdict,
-    fixed: dict[str, float] | None,
     replay: bool,
     fixes: bool,
     say: Progress,
 ) -> None:
     say("looking for the cause")
+    inf, fixed = evidence.inference, evidence.fixed
     found_by = Findings(inf)
     findings = found_by.all()
     verdict.findings = findings
+    evidence.located = found_by.located
     if _protocol_error(inf):
         verdict.status = "refuted"
         return
     if replay:
         say("looking for a counterexample")
-        found = _search(problem, fixed)
+        found = evidence.witness = _search(evidence.problem, fixed)
         for f in findings:
             f.notes.extend(n for n in found.notes if n.startswith("not replayed"))
         if found.counterexample is not None:
@@ -317,7 +370,7 @@ def _refute(
             _note_unwitnessed(found, findings, fixed)
             if fixes:
                 say("looking for a fix")
-                _find_fixes(inf, found_by, findings, fixed)
+                _find_fixes(evidence, findings)
     if verdict.status == "unproved":
         _explain_unproved(inf, verdict)
 
@@ -341,18 +394,15 @@ def _attach(found: Search, findings: list[Finding], verdict: Verdict) -> None:
             o.status = "refuted"
 
 
-def _find_fixes(
-    inf: Inference,
-    found_by: Findings,
-    findings: list[Finding],
-    fixed: dict[str, float] | None,
-) -> None:
+def _find_fixes(evidence: Evidence, findings: list[Finding]) -> None:
     """Propose a change for each finding, where one is found and proved."""
-    search_for = FixSearch(inf, fixed)
+    search_for = FixSearch(evidence.inference, evidence.fixed)
     shown = {id(f) for f in findings}
-    for finding, site, cause in found_by.located:
+    for finding, site, cause in evidence.located:
         if id(finding) in shown:
-            search_for.search(finding, site, cause)
+            change = search_for.search(finding, site, cause)
+            if change is not None:
+                evidence.mended.append((finding, site, change))
 
 
 def _note_unwitnessed(

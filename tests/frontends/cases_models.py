@@ -20,6 +20,9 @@ def lookup_cases() -> Iterator[Case]:
     for name in "index _unsafe_index".split():
         yield Case(f"aten.{name}.Tensor", (table, [ids]), {})
         yield Case(f"aten.{name}.Tensor", (f(2, 5, 3), [None, ids]), {})
+    yield Case("aten.index.Tensor", (table, [ids, ints(3, 4)]), {})
+    yield Case("aten.index.Tensor", (f(5, 4, 3, 2), [None, ints(4, 2, 1), ints(3, 6)]), {})
+    yield Case("aten.index.Tensor", (f(5, 4, 3), [ints(5, 6), ints(4, 2, 1), ints(3, 6)]), {})
     yield Case("aten.gather.default", (f(3, 5), 1, ints(5, 3, 1)), {})
     yield Case("aten.gather.default", (f(3, 5), 1, ints(5, 3, 3)), {})
     yield Case("aten.gather.default", (f(5, 3), 0, ints(5, 2, 3)), {})

@@ -12,16 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from tests.infer.generate import Generator
-from tests.infer.layers import deep_program
-from tests.infer.mutate import NoMutant, mutant
-from tests.infer.rearrange import random_program
 from tests.support.claims import Report, check_claims, inferences
-from tests.support.numeric import Ranges, replay, sample
 from tests.support.programs import live_problem
 
-from shardproof.ir.graph import Mesh
 from shardproof.spec.problem import Problem
+from shardproof.testing.fuzz.layers import deep_program
+from shardproof.testing.fuzz.mutate import NoMutant, mutant
+from shardproof.testing.fuzz.numeric import Ranges, replay, sample
+from shardproof.testing.fuzz.programs import Made, program
 
 Rng = np.random.Generator
 SAMPLES = 3
@@ -45,25 +43,12 @@ class Stats:
     kinds: Counter[str] = field(default_factory=Counter)
 
 
-def program(seed: int) -> tuple[Generator, Problem, Rng]:
-    """The random problem of a seed; the kind of mesh goes round."""
-    rng = np.random.default_rng([seed, 1])
-    meshes = (
-        Mesh.of(tp=2), Mesh.of(dp=2, tp=2), Mesh.of(tp=2), Mesh.of(tp=3), Mesh.of(tp=1),
-    )  # fmt: skip
-    k = seed % len(meshes)
-    # Three ranks divide no extent but 6 evenly, so they are cut unevenly.
-    g = Generator(rng, meshes[k], uneven=k in (2, 3))
-    outputs = random_program(g, int(rng.integers(3, 12)))
-    return g, live_problem(g.problem(outputs, f"seed {seed}")), rng
-
-
 def fuzz(
     first: int,
     last: int,
     mutants: int = 4,
     deep: bool = False,
-    make: Callable[[int], tuple[Generator, Problem, Rng]] = program,
+    make: Callable[[int], Made] = program,
 ) -> Stats:
     """Check the programs of a range of seeds, and some mutants of each."""
     stats = Stats()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from tests.support.claims import check_claims
 from tests.support.layers import PIPELINE_FAULTS, pipeline
-from tests.support.numeric import replay, sample
 
 from shardproof.infer.prepare import class_problem, fold_problem
 from shardproof.infer.run import Runner, infer
 from shardproof.infer.spmd import NotUniform
 from shardproof.lemmas import names
+from shardproof.testing.fuzz.numeric import replay, sample
 from shardproof.verify import verify
 
 MESHES = [(2, 2), (2, 3), (3, 2), (4, 1)]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from tests.infer.fuzz import Stats, fuzz, program, summary
-from tests.infer.layers import deep_program
+
+from shardproof.testing.fuzz.layers import deep_program
 
 
 def accept(stats: Stats, share: float) -> None:

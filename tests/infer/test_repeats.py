@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from tests.support.claims import check_claims
 from tests.support.layers import STACK_FAULTS, stack
-from tests.support.numeric import replay, sample
 from tests.support.problems import Cut, all_ranks, even, uneven
 
 from shardproof.examples.megatron_gpt import gpt
@@ -22,6 +21,7 @@ from shardproof.infer.run import Inference, Runner, fold_problem
 from shardproof.ir.graph import Graph, Node
 from shardproof.lemmas import names
 from shardproof.spec.problem import Problem
+from shardproof.testing.fuzz.numeric import replay, sample
 
 LAYERS = 6
 SIZES = {"N": 2, "w": 2}

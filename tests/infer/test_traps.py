@@ -7,13 +7,13 @@ import pytest
 import tests.infer.regressions  # noqa: F401 - registers its cases
 from tests.infer.traps import CASES, Case, F, G, pair, total
 from tests.support.claims import check_claims, inferences
-from tests.support.numeric import replay, sample
 from tests.support.programs import even
 
 from shardproof.infer.run import infer
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Value
 from shardproof.spec.problem import Problem
+from shardproof.testing.fuzz.numeric import replay, sample
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

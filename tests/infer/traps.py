@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from tests.support.numeric import Ranges
 from tests.support.programs import Outs, even, group, problem, shard
 
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Value
 from shardproof.spec.problem import Problem
+from shardproof.testing.fuzz.numeric import Ranges
 
 F = "f32"
 G: dict[str, Any] = group(2)

@@ -199,6 +199,21 @@ def power_of_root(cut: Cut, rows: Size, fault: bool) -> Problem:
     return sharded("norm", cut, inputs, sequential, distributed, {"y": None})
 
 
+def pieces_of_axis(cut: Cut, rows: Size, fault: bool) -> Problem:
+    """A normalised row joined of two tensors; its rows are cut."""
+
+    def joined(b: Builder, v: Values, turned: bool) -> Values:
+        parts = [v["x"], v["p"]]
+        z = b.emit("concat", *(parts[::-1] if turned else parts), dim=1)
+        return {"y": b.emit("softmax", z, dim=1)}
+
+    inputs: Spec = {"x": ("f32", (cut.total, H), 0), "p": ("f32", (cut.total, H), 0)}
+    return sharded(
+        "joined row", cut, inputs, lambda b, v: joined(b, v, False),
+        lambda b, v, rank: joined(b, v, fault), {"y": 0},
+    )  # fmt: skip
+
+
 SMALL: dict[str, Callable[[Cut, Size, bool], Problem]] = {
     names.SPLIT_CONTRACTION: split_contraction,
     names.CONSTANT_SUM: sum_of_constant,
@@ -211,4 +226,5 @@ SMALL: dict[str, Callable[[Cut, Size, bool], Problem]] = {
     names.SCATTER: scatter,
     names.EXP_PRODUCT: exp_product,
     names.POWER_OF_ROOT: power_of_root,
+    names.PIECES_OF_AXIS: pieces_of_axis,
 }

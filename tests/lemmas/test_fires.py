@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from tests.lemmas.small import SMALL
 from tests.support.fused import layer_norm
+from tests.support.ignored import ignored_loss
 from tests.support.judging import proved, refused
 from tests.support.layers import stack
 from tests.support.problems import Cut, all_ranks, even, mlp, uneven
@@ -58,4 +59,5 @@ def test_every_lemma_is_used_in_a_problem() -> None:
     used = set(SMALL) | {k for cut in CUTS.values() for k in fired(cut)}
     narrow = Runner(mlp(uneven(0, 1, 3, 6), 2, 2)).run()
     used |= set(narrow.evaluator.fired)
+    used |= set(Runner(ignored_loss().resolve(), deep=True).run().evaluator.fired)
     assert used == set(known())

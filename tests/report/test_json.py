@@ -72,12 +72,34 @@ def test_files_are_whole_or_absent(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_progress_is_for_terminals() -> None:
+def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress(io.StringIO()) as show:
         assert show is None
+    monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     with progress(terminal) as show:
         assert show is not None
         show("infer")
     assert "infer ..." in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_progress_stays_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for columns in (20, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        terminal = Terminal()
+        with progress(terminal) as show:
+            assert show is not None
+            show("obligation 1 of 3:\nnew.layers.0." + "x" * 100)
+            show("too soon to be read")
+        line = terminal.getvalue().removesuffix("\r\x1b[K").removeprefix("\r\x1b[K")
+        assert len(line) < columns
+        assert "\n" not in line
+        assert "too soon" not in line
+
+
+def test_a_dumb_terminal_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    with progress(Terminal()) as show:
+        assert show is None

@@ -152,17 +152,32 @@ class AtomValues:
         inner = _grid([range(*ranges[p]) for p in sorted(ranges)])
         m = inner.shape[1]
         points = np.vstack([np.repeat(index, m, axis=1), np.tile(inner, (1, n))])
-        operands = [self._operand(d, p, points, carried) for p in range(len(d.operands))]
         if d.fn in ("sum", "prod"):
-            product = np.ones(n * m)
-            for values, op in zip(operands, d.operands, strict=True):
-                product = product * values ** float(op[0][1])  # type: ignore[arg-type]
+            product = self._product(d, points, carried)
             return np.asarray(product.reshape(n, m).sum(axis=1))
+        operands = [self._operand(d, p, points, carried) for p in range(len(d.operands))]
         if d.fn in ("max", "min"):
             reduce, nothing = (np.max, -np.inf) if d.fn == "max" else (np.min, np.inf)
             return np.asarray(reduce(operands[0].reshape(n, m), axis=1, initial=nothing))
         assert m == 1, f"{d.fn} with bound variables"
         return pointwise(d.fn, d.attrs, operands, self.numbers)
+
+    def _product(
+        self, d: Def, points: Points, carried: Mapping[int, list[tuple[Any, int, int]]]
+    ) -> Array:
+        """The product of the operands; where a guard is 0 the others need not have a value."""
+        product = np.ones(points.shape[1])
+        for guards in (True, False):
+            for p, op in enumerate(d.operands):
+                if self._is_guard(op[0][0].atom) == guards:
+                    there = product != 0
+                    values = self._operand(d, p, points[:, there], carried)
+                    product[there] *= values ** float(op[0][1])  # type: ignore[arg-type]
+        return product
+
+    def _is_guard(self, atom: int) -> bool:
+        d = self.table.atoms[atom].definition
+        return d is not None and d.fn in ("ge", "eq")
 
     def _operand(
         self, d: Def, p: int, points: Points, carried: Mapping[int, list[tuple[Any, int, int]]]

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from tests.support.atoms import AtomValues, Numbers, Unknown, Wrong, number
-from tests.support.numeric import TOLERANCE, Replay, Rng, replay, sample
 
 from shardproof.infer.blocks import Val, flat
 from shardproof.infer.integers import Index
@@ -28,6 +27,7 @@ from shardproof.ops.base import Array
 from shardproof.replay.instantiate import instantiate_problem
 from shardproof.replay.run import Environment
 from shardproof.spec.problem import Problem
+from shardproof.testing.fuzz.numeric import TOLERANCE, Replay, Rng, replay, sample
 
 
 @dataclass

@@ -4,25 +4,25 @@ each input and output lies."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Union
 
-import shardproof.ops  # noqa: F401 - declares the operators
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Graph, Mesh, Program, Value
-from shardproof.ir.sizes import Size
-from shardproof.ops import base
 from shardproof.spec.problem import Obligation, Problem
+from shardproof.testing.fuzz.build import (
+    Inputs,
+    Place,
+    builder,
+    live_problem,
+    relation_graph,
+)
 
-Place = Callable[[Builder, Value, int], Value]
-"""What the rank holds of a sequential value, built from rearrangements."""
+__all__ = [
+    "Place", "builder", "even", "group", "live_problem", "problem", "relation_graph", "shard",
+    "whole",
+]  # fmt: skip
 
 Outs = Union[Value, tuple[Value, ...]]  # noqa: UP007 - used at run time
-Inputs = Mapping[str, tuple[str, tuple[Size, ...]]]
-
-
-def builder(name: str) -> Builder:
-    return Builder(Graph(name), base.infer_types)
 
 
 def whole(b: Builder, x: Value, rank: int) -> Value:
@@ -50,13 +50,6 @@ def even(dim: int, parts: int, index: Callable[[int], int] = lambda rank: rank) 
         return b.emit("slice", x, dim=dim, start=k * w, stop=k * w + w)
 
     return place
-
-
-def relation_graph(values: Inputs, places: Mapping[str, Place], rank: int) -> Graph:
-    b = builder("relation")
-    ins = {name: b.input(name, t, shape) for name, (t, shape) in values.items()}
-    outs = [places[name](b, ins[name], rank) for name in places]
-    return b.returns(*outs, names=tuple(places))
 
 
 def problem(
@@ -105,35 +98,6 @@ def problem(
         Obligation(n, n, list(expected[k]), "", partial_over) for k, n in enumerate(names)
     ]
     return Problem(name, seq, Program(mesh, graphs), relations, obligations)
-
-
-def live(graph: Graph) -> Graph:
-    """The graph without the nodes that no output depends on."""
-    needed = {v for v in graph.outputs if v is not None}
-    kept = []
-    for n in reversed(graph.nodes):
-        if any(v in needed for v in n.outputs):
-            kept.append(n)
-            needed.update(n.inputs)
-    return Graph(
-        graph.name,
-        graph.inputs,
-        kept[::-1],
-        graph.outputs,
-        graph.output_names,
-        graph.rank,
-    )
-
-
-def live_problem(problem: Problem) -> Problem:
-    """Both sides without dead code."""
-    program = problem.distributed
-    graphs = [live(g) for g in program.graphs]
-    return replace(
-        problem,
-        sequential=live(problem.sequential),
-        distributed=Program(program.mesh, graphs, program.spmd),
-    )
 
 
 def _tuple(x: Outs) -> tuple[Value, ...]:

@@ -9,16 +9,16 @@ function of their bounds, which is zero or not; so partial sums never have to be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 from shardproof.certificate.canonical import Canonical
-from shardproof.certificate.claims import IOTA, UNIT, Atom, Label, Lin, Term
+from shardproof.certificate.claims import IOTA, UNIT, Atom, Label, Lin, Piece, Term
 from shardproof.certificate.exact import (
-    ONE,
     Aff,
     Coef,
     NotChecked,
+    Quotient,
+    Rational,
     coef_plus,
     coef_times,
     const,
@@ -47,15 +47,17 @@ from shardproof.ir.sizes import Poly, Size, at_least
 from shardproof.ops.base import EXP, LOG
 
 MAX_TERMS = 4000
+SPECIAL = frozenset((EXP, "ge", "eq"))
 MAX_POWER = 64
 MAX_WORK = 3_000_000
 
 
 class Algebra:
     """Sums of products over the atoms of one certificate. ``known`` are ranges of integer
-    unknowns, ``boolean`` unknowns that are 0 or 1, ``linear`` the places in which the functions
-    of atoms that a node of the program computes are linear, ``divisors`` what the program divides
-    by, and ``assumed`` the facts that the comparisons rested on."""
+    unknowns and ``spans`` several of one, ``boolean`` unknowns that are 0 or 1, ``linear`` the
+    places in which the functions of atoms that a node of the program computes are linear,
+    ``divisors`` what the program divides by, and ``assumed`` the facts that the comparisons rested
+    on."""
 
     def __init__(self, atoms: list[Atom]) -> None:
         self.atoms = atoms
@@ -64,7 +66,8 @@ class Algebra:
         self.linear: dict[int, frozenset[int]] = {}
         self.divisors: set[int] = set()
         self.assumed: dict[str, None] = {}
-        self.guarding = Guarding(self.known)
+        self.spans: dict[int, list[Piece]] = {}
+        self.guarding = Guarding(self.known, self.spans)
         self.work = 0
         self.canonical = Canonical(atoms, self.splits)
 
@@ -76,19 +79,18 @@ class Algebra:
 
     def read(self, t: Term, at: Sequence[Aff]) -> Read:
         """A term where its axes are ``at``."""
-        walks: list[list[tuple[Aff, Size]]] = [[] for _ in t.off]
-        for w, a in zip(t.ax, at, strict=True):
-            if w is not None:
-                walks[w[0]].append((a, w[1]))
-        index = tuple(
-            (o + ws[0][0][0], ws[0][0][1]) if len(ws) == 1 and ws[0][1] == 1 else total(ws, o)
-            for o, ws in zip(t.off, walks, strict=True)
-        )
-        return Read(t.atom, index, t.restr)
+        index = []
+        for o, ws in zip(t.off, t.walks, strict=True):
+            if len(ws) == 1 and ws[0][1] == 1:
+                a = at[ws[0][0]]
+                index.append(a if o == 0 else (a[0] + o, a[1]))
+            else:
+                index.append(total([(at[j], s) for j, s in ws], o))
+        return Read(t.atom, tuple(index), t.restr)
 
     def sum_of(self, lin: Lin, at: Sequence[Aff]) -> Sum:
         """A linear combination where its axes are ``at``."""
-        return [(Product((), ((self.read(t, at), ONE),)), c) for t, c in lin]
+        return [(Product((), ((self.read(t, at), 1),)), c) for t, c in lin]
 
     def operand(self, r: Read, place: int, at: Sequence[Aff]) -> Lin:
         """One operand of an atom's definition, with the intervals that ``r`` has for it."""
@@ -103,7 +105,7 @@ class Algebra:
 
     # ---- definitions
 
-    def opens(self, b: Base, e: Fraction) -> bool:
+    def opens(self, b: Base, e: Rational) -> bool:
         """Whether a factor may be replaced by its definition."""
         if isinstance(b, Exp):
             return self._sum_in_exp(b) is not None
@@ -121,23 +123,23 @@ class Algebra:
         if isinstance(b, Exp):
             inner = self._sum_in_exp(b)
             assert inner is not None
-            return [(Product(p.ranges, (*rest, *((f, x * e) for f, x in inner))), ONE)]
+            return [(Product(p.ranges, (*rest, *((f, x * e) for f, x in inner))), 1)]
         assert isinstance(b, Read)
         d = self.atoms[b.atom]
         if d.fn == "lin":
             return [
-                (Product(p.ranges, (*rest, (self.read(t, b.at), ONE))), c) for t, c in d.operands[0]
+                (Product(p.ranges, (*rest, (self.read(t, b.at), 1))), c) for t, c in d.operands[0]
             ]
         ranges, at = self.bound_variables(b)
-        factors: list[tuple[Base, Fraction]] = []
+        factors: list[tuple[Base, Rational]] = []
         for place in range(len(d.operands)):
             ((t, power),) = self.operand(b, place, at)
-            if not isinstance(power, Fraction) or power.denominator != 1:
+            if isinstance(power, Quotient) or power.denominator != 1:
                 raise NotChecked("a product with a power that is no whole number")
             if power != 1 and any(n[0] == "in" and n[2] == place for n, _, _ in b.restr):
                 raise NotChecked("part of a sum under a power")
             factors.append((self.read(t, at), power * e))
-        return [(Product((*p.ranges, *ranges), (*rest, *factors)), ONE)]
+        return [(Product((*p.ranges, *ranges), (*rest, *factors)), 1)]
 
     def bound_variables(self, r: Read) -> tuple[tuple[tuple[int, Size, Size], ...], list[Aff]]:
         """New variables for the reductions of an atom with their ranges; and the values of all
@@ -166,9 +168,7 @@ class Algebra:
 
     def equal(self, a: Sum, b: Sum, region: Region) -> bool:
         """Whether two sums are equal on the whole region."""
-        return self.zero(
-            [*a, *((p, -c) if isinstance(c, Fraction) else (p, _minus(c)) for p, c in b)], region
-        )
+        return self.zero([*a, *((p, coef_times(c, -1)) for p, c in b)], region)
 
     def zero(self, terms: Sum, region: Region) -> bool:
         """Whether a sum is zero on the whole region (False: not shown)."""
@@ -191,13 +191,19 @@ class Algebra:
             if len(terms) > MAX_TERMS:
                 raise NotChecked("a comparison with too many terms")
             latest = max(
-                (term_of(b).atom for p, _ in terms for b, e in p.factors if self.opens(b, e)),
+                (self._order(b) for p, _ in terms for b, e in p.factors if self.opens(b, e)),
                 default=None,
-            )  # fmt: skip
+            )
             if latest is None:
                 return False
-            terms = [x for p, c in terms for x in self._open_all(p, c, latest)]
+            terms = [x for p, c in terms for x in self._open_all(p, c, latest[1])]
         return False
+
+    def _order(self, b: Base) -> tuple[bool, int]:
+        """Products without sums first, which makes no term longer; then the latest."""
+        atom = term_of(b).atom
+        d = self.atoms[atom]
+        return d.fn == "prod" and len(d.lo) == d.n_free, atom
 
     def _open_all(self, p: Product, c: Coef, atom: int) -> Sum:
         done: Sum = []
@@ -227,13 +233,13 @@ class Algebra:
         todo = list(terms)
         while todo:
             p, c = todo.pop()
-            p = self.combined(p)
-            inner = region
-            if p.ranges:
-                inner = Region({**region.ranges, **{v: (a, b) for v, a, b in p.ranges}}, ())
-            new = self._position(p) or self._power_in_exp(p) or self._summed(p)
-            if new is None:
-                new = self.guarding.step(p, inner)
+            if self._settled(p):
+                new = self._summed(p) if p.ranges else None
+            else:
+                p = self.combined(p)
+                new = self._position(p) or self._power_in_exp(p) or self._summed(p)
+                if new is None:
+                    new = self.guarding.step(p, region)
             if new is None:
                 out.append((p, c))
             else:
@@ -242,9 +248,18 @@ class Algebra:
                 raise NotChecked("a comparison with too many terms")
         return out
 
+    def _settled(self, p: Product) -> bool:
+        """Whether all factors are different terms that no rule but opening applies to."""
+        for b, e in p.factors:
+            if not isinstance(b, Read) or b.atom <= IOTA or e != 1:
+                return False
+            if self.atoms[b.atom].fn in SPECIAL:
+                return False
+        return len(p.factors) < 2 or len({b for b, _ in p.factors}) == len(p.factors)
+
     def combined(self, p: Product) -> Product:
         """Powers of one factor joined; guards in their own form."""
-        acc: dict[Base, Fraction] = {}
+        acc: dict[Base, Rational] = {}
         todo = list(p.factors)
         while todo:
             b, e = todo.pop()
@@ -267,13 +282,13 @@ class Algebra:
                 factors.append((b, self._power(b, e)))
         return Product(p.ranges, tuple(factors))
 
-    def _power(self, b: Base, e: Fraction) -> Fraction:
+    def _power(self, b: Base, e: Rational) -> Rational:
         """The power of a factor; that of a condition is 1."""
         if e == 1 or isinstance(b, Exp) or not self._is_boolean(b):
             return e
         if e < 0:
             raise NotChecked("a division by a condition")
-        return ONE
+        return 1
 
     def exponential(self, r: Read) -> list[Factor] | None:
         """``exp(sum of c t) = product of exp(t) ** c``, for an atom that is an exponential."""
@@ -310,7 +325,7 @@ class Algebra:
             ]
         return None
 
-    def raised(self, c: Coef, e: Fraction) -> Coef:
+    def raised(self, c: Coef, e: Rational) -> Coef:
         """A coefficient to a whole power; a negative one needs a coefficient that is not zero."""
         n, d = over(c)
         if e < 0:
@@ -319,9 +334,9 @@ class Algebra:
             if not isinstance(n, int) and not at_least(n, 1) and not at_least(-1, n):
                 self.assume(f"{n} is not zero (the program divides by it)")
             n, d = d, n
-        if abs(e) > MAX_POWER:
+        if not -MAX_POWER <= e <= MAX_POWER:
             raise NotChecked("a power that is too large")
-        out: Coef = ONE
+        out: Coef = 1
         for _ in range(abs(int(e))):
             out = coef_times(out, quotient(n, d))
         return out
@@ -359,7 +374,7 @@ class Algebra:
             rest = (*p.factors[:k], *p.factors[k + 1 :])
             out: Sum = [(p._replace(factors=rest), quotient(c, 1))]
             for v, s in slopes:
-                one = (Read(IOTA, (variable(v),)), ONE)
+                one = (Read(IOTA, (variable(v),)), 1)
                 out.append((p._replace(factors=(*rest, one)), quotient(s, 1)))
             return out
         return None
@@ -372,7 +387,7 @@ class Algebra:
             n = hi - lo
             if n == 1:
                 value = {v: const(lo)}
-                return [(Product(rest, tuple((moved(b, value), e) for b, e in p.factors)), ONE)]
+                return [(Product(rest, tuple((moved(b, value), e) for b, e in p.factors)), 1)]
             if n == 0 or not any(v == w for b, _ in p.factors for a in affs(b) for w, _ in a[1]):
                 return [(p._replace(ranges=rest), quotient(n, 1))]
         return None
@@ -408,13 +423,9 @@ def _threshold(base: Read, k: Size) -> AtLeast:
 
 
 def _exponentials(terms: list[tuple[Read, Coef]]) -> list[Factor] | None:
-    if not all(isinstance(c, Fraction) for _, c in terms):
+    if any(isinstance(c, Quotient) for _, c in terms):
         return None
-    return [(Exp(t), c) for t, c in terms if isinstance(c, Fraction)]
-
-
-def _minus(c: Coef) -> Coef:
-    return coef_times(c, -ONE)
+    return [(Exp(t), c) for t, c in terms if not isinstance(c, Quotient)]
 
 
 def _collected(terms: Sum) -> Sum:

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from shardproof.certificate.claims import Atom, Label, innermost
-from shardproof.certificate.exact import Aff, Coef, NotChecked, coef_plus, is_zero, replace
+from shardproof.certificate.exact import (
+    Aff,
+    Coef,
+    NotChecked,
+    Rational,
+    coef_plus,
+    is_zero,
+    replace,
+)
 from shardproof.certificate.products import AtLeast, Base, Equal, Exp, Product, affs, term_of
 from shardproof.certificate.region import Range
 from shardproof.ir.sizes import Size, Undecided, at_least, div_mod
@@ -26,7 +33,7 @@ class Row:
 
     at: list[Aff]
     base: Base
-    power: Fraction
+    power: Rational
 
 
 class Canonical:
@@ -42,7 +49,11 @@ class Canonical:
         rows = [Row(list(affs(b)), b, e) for b, e in p.factors]
         if len(ranges) > 1:
             _merge(ranges, rows)
-        order = sorted(range(len(rows)), key=lambda k: self._rank(rows, k, ranges))
+        order = (
+            [0]
+            if len(rows) == 1
+            else sorted(range(len(rows)), key=lambda k: self._rank(rows, k, ranges))
+        )
         names: dict[int, Aff] = {}
         boxes: dict[Any, Range] = {}
         if ranges:
@@ -54,10 +65,10 @@ class Canonical:
         for place, k in enumerate(order):
             at, b, e = rows[k].at, rows[k].base, rows[k].power
             head = self._head(b, e, place, boxes)
-            key.append((head, e, tuple(replace(a, names) for a in at)))
+            key.append((head, e, tuple(replace(a, names) for a in at) if names else tuple(at)))
         return tuple(key), boxes
 
-    def _head(self, b: Base, e: Fraction, place: int, boxes: dict[Any, Range]) -> Any:
+    def _head(self, b: Base, e: Rational, place: int, boxes: dict[Any, Range]) -> Any:
         if isinstance(b, Exp):
             return ("exp", b.inner.atom, b.inner.restr)
         if isinstance(b, AtLeast):
@@ -90,7 +101,7 @@ class Canonical:
         """Whether a step function of the intervals is zero everywhere."""
         first = group[0][1]
         if all(boxes == first for _, boxes, _ in group[1:]):
-            left: Coef = Fraction(0)
+            left: Coef = 0
             for _, _, c in group:
                 left = coef_plus(left, c)
             return is_zero(left)

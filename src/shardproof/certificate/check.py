@@ -259,8 +259,20 @@ class Checker:
                 raise NotChecked("the claim is not that it is an unknown")
             else:
                 self.no_pieces(self.claim(table, v))
+        self.stated(graph, table)
         for node in graph.nodes:
             self.node("sequential", node, table)
+
+    def stated(self, graph: Graph, table: dict[Value, Meaning]) -> None:
+        """Note what lookups say of the integer inputs: they say it of the whole program."""
+        inputs = {a for a, key in self.owner.items() if key[0] == "input"}
+        for node in graph.nodes:
+            types = tuple(v.type for v in node.inputs)
+            for rule in alg.lookup(node.op).algebra(types, node.attrs)[:1]:
+                rows = alg.rows_indexed(rule, types)
+                if rows is not None:
+                    self.where = f"sequential, the index of {node.op}"
+                    self.discrete.state(rows, table[node.inputs[1]], inputs)
 
     def no_pieces(self, m: Meaning) -> None:
         if m.base is not None:

@@ -32,7 +32,22 @@ class Term(NamedTuple):
     atom: int
     ax: tuple[tuple[int, Size] | None, ...]
     off: tuple[Size, ...]
-    restr: tuple[Interval, ...] = ()
+    restr: tuple[Interval, ...]
+    walks: tuple[tuple[tuple[int, Size], ...], ...]
+    """For every axis of the atom the axes (number, stride) that walk it."""
+
+    @staticmethod
+    def of(
+        atom: int, ax: tuple[tuple[int, Size] | None, ...], off: tuple[Size, ...],
+        restr: tuple[Interval, ...],
+    ) -> Term:  # fmt: skip
+        walks: list[list[tuple[int, Size]]] = [[] for _ in off]
+        for j, w in enumerate(ax):
+            if w is not None:
+                if not 0 <= w[0] < len(off):
+                    raise NotChecked("a term that walks an axis its atom does not have")
+                walks[w[0]].append((j, w[1]))
+        return Term(atom, ax, off, restr, tuple(map(tuple, walks)))
 
 
 Lin = tuple[tuple[Term, Coef], ...]
@@ -144,8 +159,8 @@ def _well_formed(atoms: list[Atom], before: int, lin: Lin, axes: int) -> None:
         n = atoms[t.atom].n_free
         if len(t.ax) != axes or len(t.off) != n:
             raise NotChecked("a term with the wrong number of axes")
-        if any(w is not None and not 0 <= w[0] < n for w in t.ax):
-            raise NotChecked("a term that walks an axis its atom does not have")
+        if not t.restr:
+            continue
         labels = [label for label, _, _ in t.restr]
         if len(set(labels)) != len(labels):
             raise NotChecked("a term with two intervals for one reduction")

@@ -8,7 +8,6 @@ from typing import Any
 
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.exact import (
-    ONE,
     NotChecked,
     quotient,
 )
@@ -40,7 +39,7 @@ def reduction(algebra: Algebra, op: str, sources: Sequence[Source], dtype: str) 
     if op == "product" and not is_bool(dtype):
         return Source(sources[0].shape, lambda r, at: times([s.read(r, at) for s in sources]))
     summable(op, dtype)
-    by = quotient(1, len(sources)) if op == "avg" else ONE
+    by = quotient(1, len(sources)) if op == "avg" else 1
     return added(sources, [by] * len(sources))
 
 

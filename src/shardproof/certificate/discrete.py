@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from shardproof.certificate import pieces as pw
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import IOTA, Meaning, Piece
-from shardproof.certificate.exact import ONE, Aff, Coef, NotChecked, const, quotient, total
+from shardproof.certificate.claims import IOTA, UNIT, Meaning, Piece
+from shardproof.certificate.exact import Aff, Coef, NotChecked, const, quotient, total
 from shardproof.certificate.functions import Functions
 from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum
 from shardproof.certificate.region import Region, Split
@@ -49,7 +49,7 @@ class Discrete:
         self.algebra, self.functions = algebra, functions
         self.assumed: dict[str, None] = {}
         self.stating = True
-        self.allowed: dict[int, list[Piece]] = {}
+        self.allowed = algebra.spans
 
     def check(
         self, run: Checker, rule: alg.Algebra, operands: Sequence[Meaning], v: Value,
@@ -64,9 +64,17 @@ class Discrete:
                 self._same_view(run, rule, views[0], m, v)
                 return False
             pw.well_formed(m.pieces)
+            constants = [_constant(x) for x in operands]
+            if not isinstance(rule, alg.Select):
+                constants = [None for _ in operands]
+            views = [
+                w if c is None else (w[0], (Piece(None, None, 0, c),))
+                for w, c in zip(views, constants, strict=True)
+            ]
             used, found = self._worked_out(rule, views, v)
-            for b in used:
-                run.equals(m.base, spread(b, v.shape))
+            for b, c in zip(used, constants, strict=True):
+                if c is None:
+                    run.equals(m.base, spread(b, v.shape))
             if not pw.same(found, m.pieces):
                 raise NotChecked("the claimed function of the ids is another one")
             run.equals(m, Source(v.shape, lambda r, at: self.value(base.read(r, at), m.pieces)))
@@ -138,7 +146,7 @@ class Discrete:
         for p in pieces:
             if p.a == 0 and p.c == 0:
                 continue
-            line = [*(scaled(base, Fraction(p.a)) if p.a else []), *unit(quotient(p.c, 1))]
+            line = [*(scaled(base, p.a) if p.a else []), *unit(quotient(p.c, 1))]
             if p.lo is None and p.hi is None:
                 out += line
             else:
@@ -158,11 +166,11 @@ class Discrete:
         """``[p.lo <= base < p.hi]``."""
         t = self.single(base)
         out: Sum = []
-        for end, sign in ((p.lo, ONE), (p.hi, -ONE)):
+        for end, sign in ((p.lo, 1), (p.hi, -1)):
             if end is not None:
-                out.append((Product((), ((AtLeast(t, end), ONE),)), sign))
+                out.append((Product((), ((AtLeast(t, end), 1),)), sign))
             elif sign == 1:
-                out += unit(ONE)
+                out += unit(1)
         return out
 
     # ---- conditions and choices as arithmetic
@@ -170,15 +178,15 @@ class Discrete:
     def _arithmetic(
         self, rule: alg.Algebra, x: Sequence[Sum], region: Region, claimed: Sum
     ) -> bool:
-        one = unit(ONE)
+        one = unit(1)
         match rule:
             case alg.Compare():
                 found = self._comparison(rule, x, region, claimed)
             case alg.Logic(kind="not"):
-                found = [*one, *scaled(x[0], -ONE)]
+                found = [*one, *scaled(x[0], -1)]
             case alg.Logic():
                 both = times(x)
-                by = {"and": ONE, "or": -ONE, "xor": Fraction(-2)}[rule.kind]
+                by = {"and": 1, "or": -1, "xor": -2}[rule.kind]
                 found = both if rule.kind == "and" else [*x[0], *x[1], *scaled(both, by)]
             case alg.Select() if isinstance(rule.other, float):
                 fill = alg.Pointwise("masked_fill", (rule.other,))
@@ -186,7 +194,7 @@ class Discrete:
             case alg.Select():
                 other = unit(number(rule.other)) if rule.other is not None else []
                 mask, yes, no = (x[1], other, x[0]) if rule.other is not None else x
-                rest = [*one, *scaled(mask, -ONE)]
+                rest = [*one, *scaled(mask, -1)]
                 found = [*times([mask, yes]), *times([rest, no])]
             case _:
                 return False
@@ -205,7 +213,7 @@ class Discrete:
             kind, flip = "eq", True
         rule = alg.Pointwise(f"compare_{kind}", attrs, commutative=kind == "eq" and not attrs)
         found = self.functions.scalar(rule, x[::-1] if swap else x, region, claimed)
-        return [*unit(ONE), *scaled(found, -ONE)] if flip else found
+        return [*unit(1), *scaled(found, -1)] if flip else found
 
     # ---- lookups
 
@@ -237,28 +245,41 @@ class Discrete:
                 def read(r: Region, at: Sequence[Aff]) -> Sum:
                     hit = self._hits(base.read(r, at[:-1]), pieces, rows, at[-1], r)
                     old, new = sources[0].read(r, at), sources[2].read(r, at[:-1])
-                    return [*old, *times([scaled(hit, -ONE), old]), *times([hit, new])]
+                    return [*old, *times([scaled(hit, -1), old]), *times([hit, new])]
 
         return Source(v.shape, read)
 
     def _inside(self, base: Sum, pieces: Sequence[Piece], rows: Size) -> list[Piece]:
         """The pieces that occur, each of which stays inside a table of ``rows`` rows."""
-        t = self.single(base)
-        if tuple(pieces) == pw.WHOLE and self.stating and not self.algebra.atoms[t.atom].fn:
-            old = self.algebra.known.get(t.atom)
-            self.algebra.known[t.atom] = (
-                (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
-            )
-            name = self.algebra.atoms[t.atom].name
-            if self.algebra.known[t.atom] != old:
-                text = f"0 <= {name} < {rows} (it indexes a table of {rows} rows)"
-                self.assumed[text] = None
-        known = self.algebra.known.get(t.atom)
-        found = pw.clip(pieces, known)
-        if known is None and t.atom != IOTA:
-            found = self._allowed(t.atom, found, rows)
+        found = self._stated(self.single(base).atom, pieces, rows)
         if not found or not all(pw.inside(p, rows) for p in found):
             raise NotChecked("an index that may leave its table")
+        return found
+
+    def state(self, rows: Size, m: Meaning, inputs: set[int]) -> None:
+        """Take note of what a sequential lookup by ``m`` says of the inputs, before anything else
+        is checked. That ``m`` is what is claimed of it is checked in its turn."""
+        if m.base is not None:
+            pw.well_formed(m.pieces)
+        for c in (m.base or m).cells:
+            if len(c.lin) == 1 and c.lin[0][1] == 1 and c.lin[0][0].atom in inputs:
+                self._stated(c.lin[0][0].atom, m.pieces if m.base is not None else pw.WHOLE, rows)
+
+    def _stated(self, atom: int, pieces: Sequence[Piece], rows: Size) -> list[Piece]:
+        """The pieces that occur. A lookup of the sequential program states which these are."""
+        if tuple(pieces) == pw.WHOLE and self.stating and not self.algebra.atoms[atom].fn:
+            old = self.algebra.known.get(atom)
+            self.algebra.known[atom] = (
+                (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
+            )
+            name = self.algebra.atoms[atom].name
+            if self.algebra.known[atom] != old:
+                text = f"0 <= {name} < {rows} (it indexes a table of {rows} rows)"
+                self.assumed[text] = None
+        known = self.algebra.known.get(atom)
+        found = pw.clip(pieces, known)
+        if known is None and atom != IOTA:
+            found = self._allowed(atom, found, rows)
         return found
 
     def _allowed(self, atom: int, pieces: list[Piece], rows: Size) -> list[Piece]:
@@ -302,7 +323,7 @@ class Discrete:
                 hot = Equal(Read(t.atom, tuple(here[len(at) :]), t.restr), place)
                 row = total(((place, 1),), c)
                 value = x.read(r, [*here[:dim], row, *here[dim : len(at)]])
-                return times([[(Product((), ((hot, ONE),)), ONE)], value])
+                return times([[(Product((), ((hot, 1),)), 1)], value])
 
             out += under_sum(region, [p.hi - p.lo], build, [*at, *t.at])
         return out
@@ -313,7 +334,7 @@ class Discrete:
         out: Sum = []
         for p in self._inside(base, pieces, rows):
             if p.a == 1:
-                hot: Sum = [(Product((), ((Equal(t, total(((v, 1),), -p.c)), ONE),)), ONE)]
+                hot: Sum = [(Product((), ((Equal(t, total(((v, 1),), -p.c)), 1),)), 1)]
                 out += times([hot, self.where(base, p)])
                 continue
             first, last = region.bounds(v)
@@ -326,6 +347,17 @@ class Discrete:
                 raise Split(v[1][0][0], at if at_least(p.c, first + 1) else at + 1)
             out += self.where(base, p)
         return out
+
+
+def _constant(m: Meaning) -> int | None:
+    """The integer that every element of a tensor is claimed to be; it is a function of anything."""
+    if m.base is not None or len({c.lin for c in m.cells}) != 1:
+        return None
+    lin = m.cells[0].lin
+    if not lin:
+        return 0
+    (t, c), *more = lin
+    return None if more or t.atom != UNIT or not isinstance(c, int) else c
 
 
 def _linear(ks: Sequence[Any], c: Any, lines: Sequence[pw.Line]) -> pw.Line:

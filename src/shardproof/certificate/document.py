@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from shardproof.certificate.claims import Atom, Cell, Claims, Inner, Lin, Meaning, Piece, Term
-from shardproof.certificate.exact import Coef, NotChecked, quotient
+from shardproof.certificate.exact import Coef, NotChecked, quotient, whole
 from shardproof.ir.graph import Graph, Mesh, Program, Value
 from shardproof.ir.lexer import TextError, tokenize
 from shardproof.ir.parser import parse_graph, parse_size
@@ -229,8 +229,9 @@ def claims(proof: Proof, problem: Problem) -> Claims:
 class _Reader:
     def __init__(self, proof: Proof, problem: Problem) -> None:
         self.proof, self.problem = proof, problem
-        self.symbols = {s.name: s for s in _symbols(problem)}
-        if len(self.symbols) != len(set(_symbols(problem))):
+        found = _symbols(problem)
+        self.symbols = {s.name: s for s in found}
+        if len(self.symbols) != len(found):
             raise NotChecked("two size symbols of one name")
         self._sizes: dict[str, Size] = {}
         self.assumed: dict[str, None] = {}
@@ -268,7 +269,7 @@ class _Reader:
     def term(self, t: TermRow) -> Term:
         ax = tuple(None if w is None else (w[0], self.size(w[1])) for w in t.ax)
         restr = tuple((_label(n), self.size(a), self.size(b)) for n, a, b in t.restr)
-        return Term(t.atom, ax, self.box(t.off), restr)
+        return Term.of(t.atom, ax, self.box(t.off), restr)
 
     def box(self, row: Iterable[Number]) -> tuple[Size, ...]:
         return tuple(x if type(x) is int else self.size(x) for x in row)
@@ -278,13 +279,17 @@ class _Reader:
 
     def size(self, x: Number) -> Size:
         if isinstance(x, int):
-            if x.bit_length() > MAX_BITS:
-                raise NotChecked("a number that is too large")
-            return x
+            return self.number(x)
         if x not in self._sizes:
             found = self.terms(x).size()
             self._sizes[x] = found
         return self._sizes[x]
+
+    @staticmethod
+    def number(x: int) -> int:
+        if x.bit_length() > MAX_BITS:
+            raise NotChecked("a number that is too large")
+        return x
 
     def terms(self, text: str) -> Terms:
         if len(text) > MAX_TEXT or text.count("(") > 40 or text.count("[") > 40:
@@ -301,10 +306,10 @@ class _Reader:
 
     def ratio(self, c: Ratio) -> Coef:
         if isinstance(c, int):
-            return Fraction(self.size(c))  # type: ignore[arg-type]
+            return self.number(c)
         if isinstance(c, str):
             n, _, d = c[:MAX_TEXT].partition("/")
-            return Fraction(int(n), int(d or 1))
+            return whole(Fraction(int(n), int(d or 1)))
         num, den = self.size(c[0]), self.size(c[1])
         if den == 0:
             raise NotChecked("a coefficient over zero")

@@ -35,11 +35,11 @@ class Quotient:
         return f"({self.num})/({self.den})"
 
 
-Coef = Union[Fraction, Quotient]  # noqa: UP007 - used at run time
-ONE = Fraction(1)
+Rational = Union[int, Fraction]  # noqa: UP007 - used at run time
+Coef = Union[int, Fraction, Quotient]  # noqa: UP007 - used at run time
 
 
-def over(x: Coef | int) -> tuple[Size, Size]:
+def over(x: Coef) -> tuple[Size, Size]:
     """Numerator and denominator."""
     return (x.num, x.den) if isinstance(x, Quotient) else (x.numerator, x.denominator)
 
@@ -47,26 +47,31 @@ def over(x: Coef | int) -> tuple[Size, Size]:
 def quotient(num: Size, den: Size) -> Coef:
     """``num / den``; the caller has shown that ``den`` is not zero."""
     if isinstance(num, int) and isinstance(den, int):
-        return Fraction(num, den)
-    return Fraction(0) if num == 0 else Quotient(num, den)
+        return num // den if num % den == 0 else Fraction(num, den)
+    return 0 if num == 0 else Quotient(num, den)
+
+
+def whole(x: Rational) -> Rational:
+    """Whole numbers as integers, whose arithmetic is fast."""
+    return x if type(x) is int or x.denominator != 1 else x.numerator
 
 
 def coef_times(a: Coef, b: Coef) -> Coef:
-    if isinstance(a, Fraction) and isinstance(b, Fraction):
-        return a * b
+    if not isinstance(a, Quotient) and not isinstance(b, Quotient):
+        return whole(a * b)
     (n, d), (m, e) = over(a), over(b)
     return quotient(n * m, d * e)
 
 
 def coef_plus(a: Coef, b: Coef) -> Coef:
-    if isinstance(a, Fraction) and isinstance(b, Fraction):
-        return a + b
+    if not isinstance(a, Quotient) and not isinstance(b, Quotient):
+        return whole(a + b)
     (n, d), (m, e) = over(a), over(b)
     return quotient(n + m, d) if d == e else quotient(n * e + m * d, d * e)
 
 
 def is_zero(a: Coef) -> bool:
-    return over(a)[0] == 0
+    return (a.num if isinstance(a, Quotient) else a) == 0
 
 
 # ------------------------------------------------------------------ affine functions

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import Interval, innermost
-from shardproof.certificate.exact import ONE, Aff, NotChecked, const, total, variable
+from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
 from shardproof.certificate.products import Product, Read, Sum
 from shardproof.certificate.region import Region, digits, fresh
 from shardproof.certificate.rules import MAX_PARTS, Source
@@ -93,7 +93,7 @@ def of_members(algebra: Algebra, op: str, sources: Sequence[Source]) -> Source:
             spans.append(direct(algebra, op, n.atom, n.restr)[1:])
         assert first is not None
         label = (op, first.atom, algebra.atoms[first.atom].n_free)
-        return [(Product((), ((shortened(algebra, first, label, _union(spans)), ONE),)), ONE)]
+        return [(Product((), ((shortened(algebra, first, label, _union(spans)), 1),)), 1)]
 
     return Source(sources[0].shape, read)
 

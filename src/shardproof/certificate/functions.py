@@ -13,22 +13,25 @@ from itertools import product as choices
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import INTERNAL
 from shardproof.certificate.exact import (
-    ONE,
     Aff,
     Coef,
     NotChecked,
+    Quotient,
+    Rational,
     coef_times,
     const,
     total,
     variable,
 )
 from shardproof.certificate.products import Exp, Factor, Product, Read, Sum
-from shardproof.certificate.region import Region, Split, digits, fresh
+from shardproof.certificate.region import Region, digits, fresh
 from shardproof.certificate.rules import Source, label_sizes, scaled, spread, times, unit
 from shardproof.ir.sizes import Size, product
 from shardproof.ops import base as alg
 
 MAX_SPREAD = 512
+MAX_PIECES = 64
+"""A whole axis in more pieces than this is left unchecked."""
 SCALAR = "scalar"
 Matcher = Callable[[Read, Sequence[Sum]], bool]
 
@@ -72,31 +75,31 @@ class Functions:
             if p.ranges or len(p.factors) != 1 or p.factors[0][1] != 1:
                 return None
             t = p.factors[0][0]
-            if not isinstance(t, Read) or not isinstance(c, Fraction):
+            if not isinstance(t, Read) or isinstance(c, Quotient):
                 return None
             factors.append((Exp(t), c))
-        return [(Product((), tuple(factors)), ONE)]
+        return [(Product((), tuple(factors)), 1)]
 
     def _logarithm(self, x: Sum, region: Region, claimed: Sum) -> Sum | None:
         """``log`` of a product of positive factors, as a sum."""
         ((p, c),) = x
-        if p.ranges or not isinstance(c, Fraction) or c <= 0:
+        if p.ranges or isinstance(c, Quotient) or c <= 0:
             return None
         flat = self._factors(p)
         if not all(isinstance(b, Exp) or (isinstance(b, Read) and self.algebra.positive(b.atom))
                    for b, _ in flat):  # fmt: skip
             return None
         out: Sum = []
-        parts = [(unit(c), ONE)] if c != 1 else []
+        parts: list[tuple[Sum, Rational]] = [(unit(c), 1)] if c != 1 else []
         for b, e in flat:
             if isinstance(b, Exp):
-                out.append((Product((), ((b.inner, ONE),)), e))
+                out.append((Product((), ((b.inner, 1),)), e))
             else:
-                parts.append(([(Product((), ((b, ONE),)), ONE)], e))
+                parts.append(([(Product((), ((b, 1),)), 1)], e))
         for arg, e in parts:
             name = self._find(claimed, alg.LOG, lambda r, y=arg: self._argument(r, y, region))  # type: ignore[misc]
             self._note_linear(name.atom, frozenset())
-            out.append((Product((), ((name, ONE),)), e))
+            out.append((Product((), ((name, 1),)), e))
         return out
 
     def _factors(self, p: Product) -> list[Factor]:
@@ -137,14 +140,14 @@ class Functions:
         """The function with operands in linear places expanded term by term, each replaced by the
         claimed term that it is."""
         wide: list[list[tuple[Sum, Coef]]]
-        wide = [[([(p, ONE)], c) for p, c in x] if k in linear else [(x, ONE)]
+        wide = [[([(p, 1)], c) for p, c in x] if k in linear else [(x, 1)]
                 for k, x in enumerate(args)]  # fmt: skip
         found: Sum = []
         names = [r for r in self._inside(claimed, 3) if self._is(r, fn, attrs, len(args))]
         if product(len(x) for x in wide) > MAX_SPREAD:
             raise NotChecked("a function of sums with too many terms")
         for combo in choices(*wide):
-            c: Coef = ONE
+            c: Coef = 1
             for _, k in combo:
                 c = coef_times(c, k)
             mine = [x for x, _ in combo]
@@ -152,7 +155,7 @@ class Functions:
             if name is None:
                 raise NotChecked(f"the claimed value is no {fn} of the operands")
             self._note_linear(name.atom, frozenset(linear))
-            found.append((Product((), ((name, ONE),)), c))
+            found.append((Product((), ((name, 1),)), c))
         return found
 
     def _is(self, r: Read, fn: str, attrs: Sequence[object], n: int) -> bool:
@@ -183,25 +186,23 @@ class Functions:
         names = [fresh() for _ in whole]
         ranges = {v: (0, sizes[x]) for v, x in zip(names, whole, strict=True)}
         inner = Region.of({**region.ranges, **ranges}, tuple(map(variable, names)))
-        while True:
-            try:
-                here = dict(zip(a.output, at, strict=True))
-                inside = here | dict(zip(whole, inner.index, strict=True)) | {alg.ONE: const(0)}
-                args = [
-                    s.read(inner, [inside[x] for x in ls])
-                    for s, ls in zip(mine, labels, strict=True)
-                ]
-                axes = [(x, sizes[x], inside[x], here.get(x)) for x in whole]
-                match = self._whole(inner, axes)
-                found = self._expanded(external(a.fn), a.attrs, args, linear, claimed, match)
-                return self.algebra.equal(found, claimed, region)
-            except Split as s:
-                if s.var in region.ranges:
-                    raise
-                parts = inner.parts(s)
-                if len(parts) != 1:
-                    raise NotChecked("a whole axis in several pieces") from None
-                inner = parts[0]
+
+        def look(part: Region) -> Sum:
+            here = dict(zip(a.output, at, strict=True))
+            inside = here | dict(zip(whole, part.index, strict=True)) | {alg.ONE: const(0)}
+            args = [
+                s.read(part, [inside[x] for x in ls]) for s, ls in zip(mine, labels, strict=True)
+            ]
+            axes = [(x, sizes[x], inside[x], here.get(x)) for x in whole]
+            match = self._whole(part, axes)
+            return self._expanded(external(a.fn), a.attrs, args, linear, claimed, match)
+
+        # Where operands are in pieces along the whole axes, the same names must hold on each.
+        parts = inner.visit(look, MAX_PIECES, "a whole axis", region.ranges)
+        found = [sum_ for _, sum_ in parts]
+        if any(x != found[0] for x in found):
+            raise NotChecked("a whole axis in pieces of which each is another function")
+        return self.algebra.equal(found[0], claimed, region)
 
     def _whole(self, inner: Region, axes: Sequence[tuple[str, Size, Aff, Aff | None]]) -> Matcher:
         def match(r: Read, mine: Sequence[Sum]) -> bool:
@@ -270,7 +271,7 @@ class Functions:
                 if isinstance(b, Read):
                     self.algebra.divisors.add(b.atom)
 
-    def _power(self, x: Sum, e: Fraction, region: Region, claimed: Sum) -> Sum:
+    def _power(self, x: Sum, e: Rational, region: Region, claimed: Sum) -> Sum:
         if not x:
             if e > 0:
                 return []
@@ -278,14 +279,14 @@ class Functions:
         if e.denominator != 1:
             name = self._find(claimed, "power", lambda r: self.atoms[r.atom].attrs == (e,) and
                               self._argument(r, x, region))  # fmt: skip
-            return [(Product((), ((name, ONE),)), ONE)]
+            return [(Product((), ((name, 1),)), 1)]
         lead = x[0][1]
         if len(x) == 1 and not x[0][0].ranges:
             factors = tuple((b, k * e) for b, k in x[0][0].factors)
             return [(Product((), factors), self.algebra.raised(lead, e))]
-        unit = scaled(x, self.algebra.raised(lead, -ONE))
+        unit = scaled(x, self.algebra.raised(lead, -1))
         name = self._find(claimed, "lin", lambda r: self.algebra.equal(
-            unit, [(Product((), ((r, ONE),)), ONE)], region))  # fmt: skip
+            unit, [(Product((), ((r, 1),)), 1)], region))  # fmt: skip
         if e < 0:
             self.algebra.divisors.add(name.atom)
         return [(Product((), ((name, e),)), self.algebra.raised(lead, e))]

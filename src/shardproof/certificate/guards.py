@@ -6,15 +6,15 @@
     sum over v in [a, b) of E(t, v) = H_a(t) - H_b(t)
 
 Under a sum over ``u`` the second rule shortens its range. With the known range of ``t`` the
-outermost thresholds are 1 and 0.
+outermost thresholds are 1 and 0; with several known spans, thresholds between two of them are one.
 """
 
 from __future__ import annotations
 
 from itertools import combinations
 
-from shardproof.certificate.claims import IOTA
-from shardproof.certificate.exact import ONE, Aff, NotChecked, const, minus, replace, total
+from shardproof.certificate.claims import IOTA, Piece
+from shardproof.certificate.exact import Aff, NotChecked, const, minus, replace, total
 from shardproof.certificate.products import AtLeast, Equal, Factor, Product, Sum, affs, moved
 from shardproof.certificate.region import Range, Region, Split
 from shardproof.ir.sizes import Size, at_least, smax, smin
@@ -23,12 +23,16 @@ from shardproof.ir.sizes import Size, at_least, smax, smin
 class Guarding:
     """One round of the rules for one product."""
 
-    def __init__(self, known: dict[int, Range]) -> None:
-        self.known = known
+    def __init__(self, known: dict[int, Range], spans: dict[int, list[Piece]]) -> None:
+        self.known, self.spans = known, spans
 
     def step(self, p: Product, region: Region) -> Sum | None:
         """What the product is by one rule; None where no rule applies."""
         guards = [f for f, _ in p.factors if isinstance(f, AtLeast | Equal)]
+        if not guards:
+            return None
+        if p.ranges:
+            region = Region({**region.ranges, **{v: (a, b) for v, a, b in p.ranges}}, ())
         for g in guards:
             new = self._alone(p, g, region)
             if new is not None:
@@ -46,12 +50,32 @@ class Guarding:
         known = self.known.get(g.base.atom)
         if isinstance(g, AtLeast):
             if known is not None and at_least(known[0], g.least):
-                return [(without(p, g), ONE)]
-            return [] if known is not None and at_least(g.least, known[1]) else None
+                return [(without(p, g), 1)]
+            if known is not None and at_least(g.least, known[1]):
+                return []
+            return self._among(p, g)
         first, last = region.bounds(g.position)
         if known is not None and (at_least(known[0] - 1, last) or at_least(first, known[1])):
             return []
         return self._total(p, g)
+
+    def _among(self, p: Product, g: AtLeast) -> Sum | None:
+        """A threshold between two spans of the values that occur is that of the next one."""
+        least: Size | None = None
+        for n, s in enumerate(self.spans.get(g.base.atom, [])):
+            if s.lo is not None and at_least(s.lo, g.least):
+                least = s.lo
+                if n == 0:
+                    return [(without(p, g), 1)]
+                break
+            if s.hi is None or not at_least(g.least, s.hi):
+                return None
+        else:
+            return [] if g.base.atom in self.spans else None
+        if least == g.least:
+            return None
+        moved_up = (AtLeast(g.base, least), 1)
+        return [(p._replace(factors=(*without(p, g).factors, moved_up)), 1)]
 
     @staticmethod
     def _of_position(p: Product, g: AtLeast | Equal, region: Region) -> Sum | None:
@@ -63,7 +87,7 @@ class Guarding:
         first, last = region.bounds(gap)
         if at_least(first, 1) or at_least(-1, last):
             return []
-        return [(without(p, g), ONE)] if gap == const(0) else None
+        return [(without(p, g), 1)] if gap == const(0) else None
 
     @staticmethod
     def _total(p: Product, g: Equal) -> Sum | None:
@@ -78,10 +102,10 @@ class Guarding:
             q = without(p, g)
             q = q._replace(ranges=tuple(r for r in q.ranges if r[0] != v))
             low, high = (
-                q._replace(factors=(*q.factors, (AtLeast(g.base, x + rest[0]), ONE)))
+                q._replace(factors=(*q.factors, (AtLeast(g.base, x + rest[0]), 1)))
                 for x in (lo, hi)
             )
-            return [(low, ONE), (high, -ONE)]
+            return [(low, 1), (high, -1)]
         return None
 
     def _pair(
@@ -89,8 +113,8 @@ class Guarding:
     ) -> Sum | None:
         if isinstance(g, AtLeast) and isinstance(h, AtLeast):
             if at_least(g.least, h.least):
-                return [(without(p, h), ONE)]
-            return [(without(p, g), ONE)] if at_least(h.least, g.least) else None
+                return [(without(p, h), 1)]
+            return [(without(p, g), 1)] if at_least(h.least, g.least) else None
         if isinstance(g, Equal) and isinstance(h, Equal):
             return self._two(p, g, h, region)
         low, hot = (g, h) if isinstance(g, AtLeast) else (h, g)
@@ -101,7 +125,7 @@ class Guarding:
     @staticmethod
     def _two(p: Product, g: Equal, h: Equal, region: Region) -> Sum | None:
         if g.position == h.position:
-            return [(without(p, g), ONE)]
+            return [(without(p, g), 1)]
         gap = region.bounds(minus(g.position, h.position))
         if at_least(gap[0], 1) or at_least(-1, gap[1]):
             return []
@@ -134,7 +158,7 @@ def confined(p: Product, a: Aff, lo: Size, hi: Size | None, region: Region) -> S
     first, last = region.bounds(a)
     low, high = at_least(first, lo), hi is None or at_least(hi - 1, last)
     if low and high:
-        return [(p, ONE)]
+        return [(p, 1)]
     if at_least(lo - 1, last) or (hi is not None and at_least(first, hi)):
         return []
     if len(a[1]) != 1 or a[1][0][1] != 1:
@@ -145,7 +169,7 @@ def confined(p: Product, a: Aff, lo: Size, hi: Size | None, region: Region) -> S
             x, y = smax(x, lo - c), y if hi is None else smin(y, hi - c)
             if not at_least(y, x):
                 return None
-            return [(p._replace(ranges=(*p.ranges[:k], (v, x, y), *p.ranges[k + 1 :])), ONE)]
+            return [(p._replace(ranges=(*p.ranges[:k], (v, x, y), *p.ranges[k + 1 :])), 1)]
     raise Split(v, lo - c if not low or hi is None else hi - c)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from itertools import product as choices
 
-from shardproof.certificate.exact import ONE, Aff, NotChecked, const, variable
+from shardproof.certificate.exact import Aff, NotChecked, const, variable
 from shardproof.certificate.products import Product, Read, Sum
 from shardproof.certificate.region import Range, Region, Split, fresh
 from shardproof.certificate.rules import Source
@@ -30,7 +30,7 @@ def check_cover(ob: Obligation, seq: Value, mesh: Mesh | None, through: Through)
         return
 
     def read(region: Region, at: Sequence[Aff]) -> Sum:
-        return [(Product((), ((Read(-1, tuple(at)), ONE),)), ONE)]
+        return [(Product((), ((Read(-1, tuple(at)), 1),)), 1)]
 
     boxes: set[Box] = set()
     for g in ob.expected:

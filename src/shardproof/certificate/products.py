@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import NamedTuple, Union
 
 from shardproof.certificate.claims import Interval
-from shardproof.certificate.exact import Aff, Coef, replace
+from shardproof.certificate.exact import Aff, Coef, Rational, replace
 from shardproof.ir.sizes import Size
 
 
@@ -40,7 +39,7 @@ class Exp(NamedTuple):
 
 
 Base = Union[Read, AtLeast, Equal, Exp]  # noqa: UP007 - used at run time
-Factor = tuple[Base, Fraction]
+Factor = tuple[Base, Rational]
 
 
 class Product(NamedTuple):

@@ -14,7 +14,6 @@ from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import Atom, Interval, innermost
 from shardproof.certificate.communication import EXTREMA, exact_part, summable
 from shardproof.certificate.exact import (
-    ONE,
     Aff,
     Coef,
     NotChecked,
@@ -173,7 +172,7 @@ class Ranks:
         if op not in EXTREMA:
             summable(op, dtype)
         n = product(self.mesh.extent(a) for a in axes)
-        by = quotient(1, n) if op == "avg" else ONE
+        by = quotient(1, n) if op == "avg" else 1
 
         def build(r: Region, mine: Sequence[Aff], own: Mapping[Symbol, Aff]) -> Sum:
             return self._sum(s.read(r, mine), axes, op)
@@ -240,7 +239,7 @@ class Ranks:
         if y != y2 or x2 - x != y:
             raise NotChecked("parts of an extremum that make up no interval")
         joined = shortened(self.algebra, name, label, (x, x + y * n))
-        return [(Product((), ((joined, ONE),)), ONE)]
+        return [(Product((), ((joined, 1),)), 1)]
 
     def _gathered(self, s: Source, axes: Sequence[str], dim: int) -> Source:
         extents = [self.mesh.extent(a) for a in axes]

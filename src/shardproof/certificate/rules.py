@@ -16,7 +16,6 @@ from itertools import product as choices
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import IOTA, Meaning
 from shardproof.certificate.exact import (
-    ONE,
     Aff,
     Coef,
     NotChecked,
@@ -25,6 +24,7 @@ from shardproof.certificate.exact import (
     quotient,
     total,
     variable,
+    whole,
 )
 from shardproof.certificate.products import Product, Read, Sum
 from shardproof.certificate.region import Region, digits, find_cell, fresh
@@ -68,7 +68,7 @@ def times(factors: Sequence[Sum]) -> Sum:
     if n > MAX_PARTS:
         raise NotChecked("a product of sums with too many terms")
     for combo in choices(*factors):
-        c: Coef = ONE
+        c: Coef = 1
         for _, k in combo:
             c = coef_times(c, k)
         ranges = tuple(r for p, _ in combo for r in p.ranges)
@@ -84,7 +84,7 @@ def number(x: Fraction | float | Poly | int) -> Coef:
     """A constant of an operator as a coefficient."""
     if isinstance(x, float):
         raise NotChecked(f"the constant {x}")
-    return x if isinstance(x, Fraction) else quotient(x, 1)
+    return whole(x) if isinstance(x, Fraction) else quotient(x, 1)
 
 
 def spread(source: Source, shape: Sequence[Size]) -> Source:
@@ -156,7 +156,7 @@ def joined(sources: Sequence[Source], dim: int) -> Source:
     return Source((*shape[:dim], starts[-1], *shape[dim + 1 :]), read)
 
 
-def added(sources: Sequence[Source], coefs: Sequence[Coef], c: Coef = Fraction(0)) -> Source:
+def added(sources: Sequence[Source], coefs: Sequence[Coef], c: Coef = 0) -> Source:
     """A linear combination of tensors of one shape, plus a constant."""
 
     def read(region: Region, at: Sequence[Aff]) -> Sum:
@@ -273,4 +273,4 @@ def _viewed(a: alg.Algebra, sources: Sequence[Source], shape: tuple[Size, ...]) 
 
 
 def _positions(a: alg.Iota, at: Aff) -> Sum:
-    return [(Product((), ((Read(IOTA, (total(((at, a.step),), a.start),)), ONE),)), ONE)]
+    return [(Product((), ((Read(IOTA, (total(((at, a.step),), a.start),)), 1),)), 1)]

@@ -33,11 +33,17 @@ def check(
     replay: bool = True,
     for_all: str | None = None,
     certificate: str | None = None,
+    output: Annotated[Sequence[str], Parameter(negative="")] = (),
+    github: bool | None = None,
+    matrix: Annotated[Sequence[str], Parameter(negative="", consume_multiple=True)] = (),
+    cache: Annotated[str, Parameter(negative="")] = ".shardproof_cache",
+    no_cache: Annotated[bool, Parameter(negative="")] = False,
     debug: Debug = False,
 ) -> int:
-    """Check one Spec and report the verdict.
+    """Check one Spec, or one for every configuration of a matrix, and report the verdict.
 
-    Exit codes: 0 refines, 1 refuted, 3 unproved, 2 input, usage or internal error.
+    Exit codes: 0 refines, 1 refuted, 3 unproved, 2 input, usage or internal error, 130 stopped.
+    The exit code of a matrix is that of its worst configuration.
 
     Args:
         target: FILE.py:function, where the function returns a Spec.
@@ -46,12 +52,20 @@ def check(
         replay: Replay on small concrete inputs; without it nothing can be refuted by value.
         for_all: A mesh axis: prove it for every number of ranks along it, and for all sizes.
         certificate: Write the certificate of a proof to this file.
+        output: FORMAT=FILE, also several times: json, junit, markdown, sarif or text; - as the
+            file prints it in place of the text.
+        github: Annotate lines and write the step summary; by default in a GitHub run.
+        matrix: AXIS=N,N,... for several axes: check every combination; the function takes the
+            extents as arguments.
+        cache: The folder in which verdicts are kept by the content of what they are about.
+        no_cache: Decide everything anew, and keep nothing.
     """
     from shardproof.cli.check import check_target
 
     return check_target(
-        target, json=json, full=full, replay=replay, for_all=for_all, certificate=certificate
-    )
+        target, json=json, full=full, replay=replay, for_all=for_all, certificate=certificate,
+        output=output, github=github, matrix=matrix, cache=None if no_cache else cache,
+    )  # fmt: skip
 
 
 @app.command
@@ -120,15 +134,15 @@ if find_spec("shardproof.elastic") and find_spec("shardproof.elastic.cli"):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line and return its exit code. Where the reader of a pipe goes away it is
+    that of the finished command, else what a command ended by SIGPIPE has."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    code = 128 + 13
     try:
         code = run_tokens(tokens)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of a pipe went away; what it had read was right.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 2
     return code
 
 

@@ -3,61 +3,134 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from shardproof.cli.target import load_target
+from shardproof.cache.store import Cache
+from shardproof.cli import outputs
+from shardproof.cli.matrix import configurations, no_argument
+from shardproof.cli.target import Target, find_target
 from shardproof.errors import InputError
-from shardproof.report import text
+from shardproof.partial import Interrupted
 from shardproof.report.diagnostic import Verdict
 from shardproof.report.files import write_whole
-from shardproof.report.json import to_json
 from shardproof.report.progress import progress
+from shardproof.report.run import Outcome, Run
+from shardproof.spec.shared import shared_captures
+from shardproof.spec.spec import Spec
+
+Show = Callable[[str], None] | None
+NO_REST = "not checked: the run was interrupted before"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to check; the same for every configuration."""
+
+    replay: bool = True
+    for_all: str | None = None
+    certificate: Callable[[bytes], object] | None = None
+    cache: Cache | None = None
 
 
 def check_target(
     target: str, *, json: str | None, full: bool, replay: bool, for_all: str | None = None,
-    certificate: str | None = None,
+    certificate: str | None = None, output: Sequence[str] = (), github: bool | None = None,
+    matrix: Sequence[str] = (), cache: str | None = None,
 ) -> int:  # fmt: skip
-    """Check, report, and return the exit code of the verdict."""
-    if json is not None and json != "-":
-        _check_writable(Path(json))
+    """Check, report, and return the exit code of the run."""
+    to = outputs.destinations(output, json)
     if certificate is not None:
-        _check_writable(Path(certificate), "--certificate")
+        outputs.check_writable(Path(certificate), "--certificate")
     keep = None if certificate is None else partial(write_whole, Path(certificate))
-    spec = load_target(target)
-    with progress(sys.stderr) as show:
-        verdict = spec.check(replay=replay, for_all=for_all, certificate=keep, progress=show)
-    report(verdict, json=json, full=full)
-    return verdict.exit_code
+    if matrix and keep is not None:
+        raise no_argument("--certificate")
+    wanted = configurations(matrix)
+    on_github = outputs.on_github(github)
+    options = Options(replay, for_all, keep, Cache(Path(cache) if cache else None))
+    run = Run(target, file=target.rpartition(":")[0])
+    try:
+        found = find_target(target)
+        run.file, run.line = str(found.path), found.line
+        with progress(sys.stderr) as show:
+            if matrix:
+                found.require(wanted[0])
+                _matrix(run, found, wanted, options, show)
+            else:
+                run.outcomes.append(_outcome(found, {}, options, show))
+    except InputError as error:
+        run.outcomes.append(Outcome(error=str(error)))
+        outputs.report_error(error, run, to, on_github)
+        raise
+    outputs.report(run, to, full=full, github=on_github)
+    return run.exit_code
 
 
-def report(verdict: Verdict, *, json: str | None, full: bool) -> None:
-    """Print the verdict as text, or as JSON where ``json`` is ``-``; write a JSON file else."""
-    if json == "-":
-        sys.stdout.write(to_json(verdict).decode())
-        return
-    text.write(verdict, sys.stdout, full=full)
-    if json is not None:
-        try:
-            write_whole(Path(json), to_json(verdict))
-        except OSError as error:
-            raise _unwritable(Path(json), error.strerror or str(error)) from error
+def check_spec(spec: Spec, options: Options, show: Callable[[str], None]) -> Verdict:
+    """Decide one Spec, or take its verdict from the cache."""
+
+    def decide() -> Verdict:
+        return spec.check(
+            replay=options.replay, for_all=options.for_all, certificate=options.certificate,
+            progress=show,
+        )  # fmt: skip
+
+    own = type(spec).check is not Spec.check  # a user's way of deciding, of unknown content
+    if options.cache is None or options.certificate is not None or own:
+        return decide()
+    show("reading graphs")
+    start = time.process_time()
+    problem = spec.resolve()
+    reading = time.process_time() - start
+    asked = (options.replay, options.for_all)
+    verdict = options.cache.verdict(problem, spec.fixed_values, asked, decide)
+    verdict.seconds = {**verdict.seconds, "reading": reading}
+    return verdict
 
 
-def _check_writable(path: Path, option: str = "--json") -> None:
-    if path.name.startswith("-"):
-        raise _unwritable(path, "it looks like an option", option)
-    if path.is_dir():
-        raise _unwritable(path, "it is a folder", option)
-    if not path.parent.is_dir():
-        raise _unwritable(path, "its folder does not exist", option)
+def _matrix(
+    run: Run, target: Target, wanted: list[dict[str, int]], options: Options, show: Show
+) -> None:
+    """Check every configuration; one that cannot be checked does not keep the others from it."""
+    with shared_captures() as captures:
+        for k, extents in enumerate(wanted):
+            captures.last = k == len(wanted) - 1
+            label = " ".join(f"{axis}={n}" for axis, n in extents.items())
+            say = None if show is None else _labelled(show, f"{k + 1}/{len(wanted)} {label}: ")
+            try:
+                outcome = _outcome(target, extents, options, say)
+            except InputError as error:
+                outcome = Outcome(extents, error=str(error))
+            run.outcomes.append(outcome)
+            if outcome.verdict is not None:
+                outcome.verdict.name = f"{outcome.verdict.name} {label}"
+                if outcome.verdict.interrupted:
+                    run.outcomes += [Outcome(rest, error=NO_REST) for rest in wanted[k + 1 :]]
+                    return
 
 
-def _unwritable(path: Path, reason: str, option: str = "--json") -> InputError:
-    return InputError(
-        f"cannot write {path.name}: {reason}",
-        where=f"{option} {path}",
-        expected="a file in a folder that exists and can be written",
-        next_step="make the folder, or give another path",
-    )
+def _labelled(show: Callable[[str], None], label: str) -> Callable[[str], None]:
+    return lambda stage: show(label + stage)
+
+
+def _outcome(target: Target, extents: dict[str, int], options: Options, show: Show) -> Outcome:
+    """Check one configuration; Ctrl-C leaves what was found until then."""
+    stage = "building the Spec"
+
+    def say(text: str) -> None:
+        nonlocal stage
+        stage = text
+        if show is not None:
+            show(text)
+
+    start = time.perf_counter()
+    try:
+        verdict = check_spec(target.make(extents), options, say)
+    except Interrupted as stop:
+        verdict = stop.verdict
+    except KeyboardInterrupt:
+        verdict = Verdict(target.name, "unproved", interrupted=stage)
+    return Outcome(extents, verdict, "", time.perf_counter() - start)

@@ -7,6 +7,8 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,11 +19,70 @@ from shardproof.spec.spec import Spec
 _FORM = "FILE.py:function, where the function takes no arguments and returns a Spec"
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a target names: a function that returns a Spec, or a Spec."""
+
+    text: str
+    path: Path
+    name: str
+    found: Any
+
+    @property
+    def line(self) -> int:
+        """The line of the function, 1 where it is not known."""
+        code = getattr(inspect.unwrap(self.found) if callable(self.found) else None, "__code__", 0)
+        return int(getattr(code, "co_firstlineno", 1))
+
+    def require(self, extents: Mapping[str, int]) -> None:
+        """Refuse what cannot be called with ``extents``.
+
+        Raises:
+            InputError: it is no function, or one of other arguments.
+        """
+        if not callable(self.found):
+            where = f"{self.path}:{self.name}"
+            raise _error(f"{self.name} is no function", where, _FORM, "name a function")
+        try:
+            inspect.signature(self.found).bind(**extents)
+        except TypeError as error:
+            raise _misfit(self, extents, error) from error
+        except ValueError:
+            pass  # no signature is known; calling will tell
+
+    def make(self, extents: Mapping[str, int] | None = None) -> Spec:
+        """The Spec; ``extents`` are the mesh extents that the function is called with.
+
+        Raises:
+            InputError: the function fails, or returns something else.
+        """
+        if isinstance(self.found, Spec) and not extents:
+            return self.found.named(self.name)
+        spec = _call(self, extents or {})
+        if not isinstance(spec, Spec):
+            raise _error(
+                f"{self.name} returned {shorten(repr(spec), 60)}",
+                self.text,
+                "a Spec",
+                "return Spec.from_graphs(...)",
+            )
+        return spec.named(self.name)
+
+
 def load_target(target: str) -> Spec:
     """Import the file and call the function.
 
     Raises:
         InputError: there is no such file or function, it fails, or it returns something else.
+    """
+    return find_target(target).make()
+
+
+def find_target(target: str) -> Target:
+    """Import the file and find the function.
+
+    Raises:
+        InputError: there is no such file or function.
     """
     file, _, name = target.rpartition(":")
     if not file or not name:
@@ -35,15 +96,7 @@ def load_target(target: str) -> Spec:
         raise _error(
             f"{path.name} has no function {name!r}", target, _one_of(module), _closest(name, module)
         )
-    spec = found if isinstance(found, Spec) else _call(found, path, name)
-    if not isinstance(spec, Spec):
-        raise _error(
-            f"{name} returned {shorten(repr(spec), 60)}",
-            target,
-            "a Spec",
-            "return Spec.from_graphs(...)",
-        )
-    return spec.named(name)
+    return Target(target, path, name, found)
 
 
 def _import(path: Path) -> ModuleType:
@@ -66,24 +119,34 @@ def _import(path: Path) -> ModuleType:
     return module
 
 
-def _call(found: Any, path: Path, name: str) -> object:
-    if not callable(found):
-        raise _error(f"{name} is no function", f"{path}:{name}", _FORM, "name a function")
+def _call(target: Target, extents: Mapping[str, int]) -> object:
+    target.require(extents)
     try:
-        inspect.signature(found).bind()
-    except TypeError as error:
-        raise _error(
-            f"{name} needs arguments: {error}", f"{path}:{name}", _FORM,
-            f"wrap it: def {name}_4(): return {name}(4)",
-        ) from error  # fmt: skip
-    except ValueError:
-        pass  # no signature is known; calling will tell
-    try:
-        return found()
+        return target.found(**extents)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise _failed(f"{name} failed", error, path) from error
+        raise _failed(f"{target.name} failed", error, target.path) from error
+
+
+def _misfit(target: Target, extents: Mapping[str, int], error: TypeError) -> InputError:
+    """The function cannot be called with what there is."""
+    where, name = f"{target.path}:{target.name}", target.name
+    takes = ", ".join(inspect.signature(target.found).parameters)
+    if extents:
+        return _error(
+            f"{name}({takes}) cannot be called with {', '.join(extents)}: {error}",
+            where,
+            f"a function of the mesh extents: def {name}({', '.join(extents)})",
+            "name the axes of --matrix as the function names its arguments",
+        )
+    return _error(
+        f"{name} needs arguments: {error}",
+        where,
+        _FORM,
+        f"wrap it: def {name}_4(): return {name}(4); or, for mesh extents, use "
+        f"--matrix {' '.join(f'{p}=1,2' for p in takes.split(', '))}",
+    )
 
 
 def _failed(what: str, error: BaseException, path: Path) -> InputError:

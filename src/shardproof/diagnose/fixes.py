@@ -48,7 +48,7 @@ class FixSearch:
         self.spmd = self.problem.distributed.spmd
         self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
-    def search(self, finding: Finding, site: Site, cause: Cause) -> bool:
+    def search(self, finding: Finding, site: Site, cause: Cause) -> Candidate | None:
         """Try candidates in order; the first that is proved is written into the finding."""
         tried: set[str] = set()
         for c in self._candidates(finding, site, cause):
@@ -59,8 +59,8 @@ class FixSearch:
             tried.add(c.text)
             if self._proved(c, set(finding.affected)):
                 finding.fix, finding.fix_verified = c.text, True
-                return True
-        return False
+                return c
+        return None
 
     def _proved(self, c: Candidate, affected: set[str]) -> bool:
         edited = apply(self.problem, c.edits, c.op)

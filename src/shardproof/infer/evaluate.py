@@ -26,6 +26,7 @@ from shardproof.infer.naming import IOTA, Instance, Table
 from shardproof.infer.products import Products
 from shardproof.infer.rows import Rows
 from shardproof.infer.terms import constant, lincomb
+from shardproof.infer.whole import joined
 from shardproof.ir.graph import TensorType
 from shardproof.ir.sizes import Poly, Size, Undecided, product, smax, smin, symbols
 from shardproof.lemmas import names as lemmas
@@ -37,12 +38,13 @@ MAX_SPREAD = 144
 class Evaluator:
     """Meaning of operators over one naming table."""
 
-    def __init__(self, *, deep: bool = False) -> None:
+    def __init__(self, *, deep: bool = False, multiplied: bool = False) -> None:
         self.table = Table()
         self.fired: dict[str, int] = {}
         self.deep = deep
-        self.products = Products(self.table, self.fired, deep=deep)
+        self.products = Products(self.table, self.fired, deep=deep, multiplied=multiplied)
         self.guards = Guards(self.products)
+        self.known = self.products.known
         self.folder = Folder(self.table, self.products)
         self.rows = Rows(self.products, self.folder)
         self.lookups = Lookups(self.table, self.products, self.guards, self.folder)
@@ -351,12 +353,9 @@ class Evaluator:
         bound = [j for x in together.labels if x not in a.output for j in together.axes(x)]
         whole = [j for x in a.whole if x in together.labels for j in together.axes(x)]
         linear = [used.index(p) for p in a.linear if p in used]
-        ext = blocks.flat(together.dims)
         parts = []
-        for lo, hi, lins in together.cells:
+        for lo, hi, lins in joined(self.guards, together.dims, together.cells, whole):
             for j in whole:
-                if lo[j] != 0 or hi[j] != ext[j]:
-                    raise Unsupported("a whole axis is in several pieces")
                 if all(t.ax[j] is None for lin in lins for t, _ in lin):
                     raise Unsupported("a whole axis is constant")
             inst = Instance(

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported, Val
 from shardproof.infer.coef import ONE, Coef, from_size
-from shardproof.infer.naming import IOTA, Instance
+from shardproof.infer.naming import Instance
 from shardproof.infer.products import Products
 from shardproof.infer.terms import lincomb, unit_term
 from shardproof.ir.sizes import Size, at_least, le, smax, smin
@@ -226,7 +226,7 @@ class Guards:
 
     def __init__(self, products: Products) -> None:
         self.products = products
-        self.ranges = products.ranges
+        self.known = products.known
 
     def base_term(self, lin: Lin) -> Term:
         """The single term of an integer tensor.
@@ -240,15 +240,7 @@ class Guards:
 
     def threshold(self, lo: Box, hi: Box, t: Term, k: Size) -> Lin:
         """``[t >= k]``."""
-        known = self.ranges.get(t.atom)
-        if known is not None and at_least(known[0], k):
-            return ((unit_term(len(lo)), ONE),)
-        if known is not None and at_least(k, known[1]):
-            return ()
-        if t.atom == IOTA:
-            t, k = t._replace(off=(t.off[0] - k,)), 0
-        named = self.products.name(Instance("ge", (k,), lo, hi, (((t, ONE),),)))
-        return ((named, ONE),)
+        return self.products.threshold(lo, hi, t, k)
 
     def onehot(self, lo: Box, hi: Box, t: Term, position: Term) -> Lin:
         """``[t == position]`` where ``position`` is an iota term."""

@@ -42,9 +42,22 @@ class Judge:
         self.rank_axes: Mesh | None = program.mesh if program.spmd else program.inner
         self.graph_axes = Mesh(()) if program.spmd else program.mesh
 
-    def all(self, sequential: Meanings, env: Sequence[Meanings]) -> list[Judged]:
-        """Every obligation on every graph."""
-        return [j for ob in self.problem.obligations for j in self.one(ob, sequential, env)]
+    def all(
+        self,
+        sequential: Meanings,
+        env: Sequence[Meanings],
+        progress: Callable[[str], object] = lambda text: None,
+    ) -> list[Judged]:
+        """Every obligation on every graph; ``progress`` is told of each and how many hold."""
+        out: list[Judged] = []
+        held = 0
+        for k, ob in enumerate(self.problem.obligations):
+            total = len(self.problem.obligations)
+            progress(f"obligation {k + 1} of {total}, {held} proved: {ob.seq_output}")
+            judged = self.one(ob, sequential, env)
+            held += all(j.holds for j in judged)
+            out += judged
+        return out
 
     def one(self, ob: Obligation, sequential: Meanings, env: Sequence[Meanings]) -> list[Judged]:
         seq = self.problem.sequential.output(ob.seq_output)

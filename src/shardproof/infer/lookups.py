@@ -18,7 +18,6 @@ from shardproof.infer.factors import align_all
 from shardproof.infer.fold import Folder
 from shardproof.infer.integers import (
     WHOLE,
-    Bound,
     Guards,
     Index,
     Piece,
@@ -32,7 +31,7 @@ from shardproof.infer.labels import bring_together, project
 from shardproof.infer.naming import IOTA, Table
 from shardproof.infer.products import Products, index_range
 from shardproof.infer.terms import lincomb
-from shardproof.ir.sizes import Size, at_least, smax, smin
+from shardproof.ir.sizes import Size, at_least
 from shardproof.lemmas import names as lemmas
 
 
@@ -54,9 +53,12 @@ class Lookups:
 
     def __init__(self, table: Table, products: Products, guards: Guards, folder: Folder) -> None:
         self.table, self.products, self.guards, self.folder = table, products, guards, folder
-        self.assumed: list[str] = []
-        # The values that masked ids may have, where that is more than one range.
-        self._intervals: dict[int, tuple[tuple[Bound, Bound], ...]] = {}
+        self.known = products.known
+
+    @property
+    def assumed(self) -> list[str]:
+        """What lookups of the sequential program state of their ids."""
+        return list(self.known.assumed)
 
     # ---- gathers
 
@@ -104,12 +106,7 @@ class Lookups:
 
     def _checked(self, ids: Val, rows: Size) -> Index:
         """The index as pieces that all stay inside ``[0, rows)``."""
-        index: Index = ids.index if ids.index is not None else identity(ids)
-        atoms = {t.atom for c in index.base.cells for t, _ in c.lin}
-        known = self._known(index, atoms, rows)
-        pieces = clip(index.pieces, known)
-        if len(atoms) == 1 and known is None:
-            pieces = self._allowed(min(atoms), pieces, rows)
+        index, pieces = self.stated(ids, rows)
         if not pieces:
             raise Unsupported("no index is inside the table")
         for p in pieces:
@@ -119,17 +116,26 @@ class Lookups:
                 )
         return Index(index.base, pieces)
 
+    def stated(self, ids: Val, rows: Size) -> tuple[Index, tuple[Piece, ...]]:
+        """The index, and those of its pieces that occur. A lookup of the sequential program states
+        that it stays inside its table of ``rows`` rows."""
+        index: Index = ids.index if ids.index is not None else identity(ids)
+        atoms = {t.atom for c in index.base.cells for t, _ in c.lin}
+        known = self._known(index, atoms, rows)
+        pieces = clip(index.pieces, known)
+        if len(atoms) == 1 and known is None:
+            pieces = self._allowed(min(atoms), pieces, rows)
+        return index, pieces
+
     def _allowed(self, atom: int, pieces: tuple[Piece, ...], rows: Size) -> tuple[Piece, ...]:
         """Masked ids of the sequential program: where an id is not masked it indexes the table,
         which is assumed, as for ids without a mask. Both programs then have these ids only."""
-        if self.table.defining and atom != IOTA and atom not in self._intervals:
+        if self.table.defining and atom != IOTA and atom not in self.known.spans:
             kept = [q for p in pieces if (q := trimmed(p, rows)) is not None]
             if kept != list(pieces) and kept and all(in_table(p, rows) for p in kept):
-                self._intervals[atom] = tuple((p.lo, p.hi) for p in kept)
                 name = self.table.atoms[atom].name
-                spans = " or ".join(f"{p.lo} <= {name} < {p.hi}" for p in kept)
-                self.assumed.append(f"{spans} (it indexes a table of {rows} rows)")
-        return within(pieces, self._intervals.get(atom))
+                self.known.confine(atom, name, tuple((p.lo, p.hi) for p in kept), rows)
+        return within(pieces, self.known.spans.get(atom))
 
     def _known(self, index: Index, atoms: set[int], rows: Size) -> tuple[Size, Size] | None:
         if atoms == {IOTA}:
@@ -138,13 +144,8 @@ class Lookups:
             return None
         (atom,) = atoms
         if index.pieces == WHOLE and self.table.defining:
-            old = self.guards.ranges.get(atom)
-            new = (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
-            if old != new:
-                self.guards.ranges[atom] = new
-                name = self.table.atoms[atom].name
-                self.assumed.append(f"0 <= {name} < {rows} (it indexes a table of {rows} rows)")
-        return self.guards.ranges.get(atom)
+            self.known.index(atom, self.table.atoms[atom].name, rows)
+        return self.known.ranges.get(atom)
 
     @staticmethod
     def _position_range(base: Val) -> tuple[Size, Size] | None:
@@ -260,9 +261,10 @@ class Lookups:
         """``x`` with ``x[i, ids[i]] = v[i]``: ``x - hit * x + hit * v``. Each ``i`` writes once,
         so nothing is written twice."""
         index = self._checked(ids, x.shape[-1])
-        hit = self.hits(index, 0, x.shape[-1])
-        self.table.fire(lemmas.WRITE)
         value = views.expand(_unsqueeze(v), x.shape)
+        pieces = tuple(p for p in index.pieces if not self._writes_nothing(index.base, p, x, value))
+        hit = self.hits(Index(index.base, pieces), 0, x.shape[-1])
+        self.table.fire(lemmas.WRITE)
         aligned = align_all([x, hit, value])
         cells = []
         for lo, hi, (a, h, b) in views.overlay(aligned):
@@ -272,6 +274,14 @@ class Lookups:
             pairs += self.products.expand(lo, hi, [(h, ONE), (b, ONE)])
             cells.append(Cell(lo, hi, lincomb(self.table, pairs)))
         return self.folder.value(blocks.normalise(aligned[0].dims, cells))
+
+    def _writes_nothing(self, base: Val, p: Piece, x: Val, value: Val) -> bool:
+        """Whether ids of a piece that all write one column write zeros over zeros (labels that
+        are ignored): then the column stays like the others."""
+        if p.a != 0:
+            return False
+        where = views.expand(_unsqueeze(self.indicator(base, p)), x.shape)
+        return not any(c.lin for v in (x, value) for c in self._times(where, v).cells)
 
     # ---- small helpers
 

@@ -17,17 +17,20 @@ from typing import Any
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported
 from shardproof.infer.coef import ONE, Coef, from_size
 from shardproof.infer.guards import Factor, index_range
-from shardproof.infer.naming import Completion, Instance, Table
+from shardproof.infer.known import Known
+from shardproof.infer.naming import IOTA, UNIT, Completion, Def, Instance, Table
 from shardproof.infer.roots import open_factors
 from shardproof.infer.simplify import Simplifier
 from shardproof.infer.terms import (
+    completed,
     compose,
     exponent,
     innermost,
     lincomb,
     unit_term,
 )
-from shardproof.ir.sizes import Size, at_least
+from shardproof.infer.totals import note_total
+from shardproof.ir.sizes import Size
 from shardproof.lemmas import names as lemmas
 
 MAX_TERMS = 160
@@ -37,11 +40,13 @@ MAX_SINGLE = 6
 class Products(Simplifier):
     """Product algebra over a naming table."""
 
-    def __init__(self, table: Table, fired: dict[str, int], *, deep: bool = False) -> None:
+    def __init__(
+        self, table: Table, fired: dict[str, int], *, deep: bool = False, multiplied: bool = False
+    ) -> None:
         super().__init__(table)
-        self.fired, self.deep = fired, deep
+        self.fired, self.deep, self.multiplied = fired, deep, multiplied
         table.fired = fired
-        self.ranges: dict[int, tuple[Size, Size]] = {}
+        self.known = Known()
 
     # ---- products of linear combinations
 
@@ -80,34 +85,56 @@ class Products(Simplifier):
     def _opened(
         self, operands: Sequence[tuple[Lin, Fraction]], lo: Box, hi: Box
     ) -> list[tuple[Lin, Fraction]]:
-        """Where a guard takes part, look into named sums that hold guards, so that they meet. In
-        deep evaluation look into all: partial sums of several summands have no common name, and
-        meet those of a named sum only term by term."""
-        if self.deep:
-            opened = [(self.open_guards(lin) if e == 1 else lin, e) for lin, e in operands]
-            return opened if prod(len(lin) for lin, _ in opened) <= MAX_TERMS else list(operands)
-        if not any(self._is_indicator(t.atom) for lin, _ in operands for t, _ in lin):
+        """Where a guard takes part, look into named sums that hold guards, so that they meet.
+        Where products are multiplied out look into all: partial sums of several summands have no
+        common name, and meet those of a named sum only term by term."""
+        guarded = any(self._is_indicator(t.atom) for lin, _ in operands for t, _ in lin)
+        if not guarded and not self.multiplied:
             return list(operands)
-        return [(self.open_guards(lin) if e == 1 else lin, e) for lin, e in operands]
+        opener = self._summands if self.multiplied else self.open_guards
+        opened = [(opener(lin) if e == 1 else lin, e) for lin, e in operands]
+        few = prod(len(lin) for lin, _ in opened) <= MAX_TERMS
+        return opened if guarded or few else list(operands)
+
+    def _summands(self, lin: Lin, depth: int = 4) -> Lin:
+        """The combination with named sums replaced by their summands."""
+        out: list[tuple[Term, Coef]] = []
+        for t, c in lin:
+            d = None if t.atom in self.table.closed or t.restr else self.table.definition(t.atom)
+            if not depth or d is None or d.fn != "lin":
+                out.append((t, c))
+            else:
+                inner = tuple((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
+                out.extend(self._summands(inner, depth - 1))
+        return lincomb(self.table, out)
 
     def _is_indicator(self, atom: int) -> bool:
         a = self.table.atoms[atom]
         return a.guard and a.boolean
 
     def open_guards(self, lin: Lin, depth: int = 4) -> Lin:
-        """Replace named sums that hold guards (in deep evaluation: any) by their summands."""
+        """Replace named sums that hold guards by their summands; in deep evaluation also those
+        with a summand that is constant along an axis of the sum, which a guard lets go of (the
+        log-sum-exp of a row). Opening every sum would take a deep residual stream apart."""
         out: list[tuple[Term, Coef]] = []
         changed = False
         for t, c in lin:
             d = None if t.atom in self.table.closed else self.table.definition(t.atom)
-            guarded = self.deep or self.table.atoms[t.atom].guard
-            if depth and d is not None and d.fn == "lin" and guarded and not t.restr:
+            if depth and d is not None and d.fn == "lin" and self._opens(t, d):
                 changed = True
                 inner = tuple((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
                 out.extend(self.open_guards(inner, depth - 1))
             else:
                 out.append((t, c))
         return lincomb(self.table, out) if changed else lin
+
+    def _opens(self, t: Term, d: Def) -> bool:
+        if t.restr:
+            return False
+        if self.table.atoms[t.atom].guard:
+            return True
+        return self.deep and any(sum(w is not None for w in u.ax) < d.n_free
+                                 for u, _ in d.operands[0])  # fmt: skip
 
     def _powered(self, lo: Box, hi: Box, lin: Lin, e: Fraction) -> tuple[Coef, list[Factor]]:
         """One operand raised to a power other than 1, as a coefficient and one factor."""
@@ -131,6 +158,19 @@ class Products(Simplifier):
         for _ in range(abs(e.numerator)):
             scale = scale * lead if e > 0 else scale / lead
         return scale, [(base, e)]
+
+    def threshold(self, lo: Box, hi: Box, t: Term, k: Size) -> Lin:
+        """``[t >= k]``, as the threshold that stands for it among the values that ``t`` has."""
+        if t.atom == IOTA:
+            t, k = t._replace(off=(t.off[0] - k,)), 0
+        least = self.known.threshold(t.atom, k)
+        if least is False:
+            return ()
+        if least is True:
+            return ((unit_term(len(lo)), ONE),)
+        if least != k:
+            self.fire(lemmas.THRESHOLD_MOVED)
+        return ((self.name(Instance("ge", (least,), lo, hi, (((t, ONE),),))), ONE),)
 
     def named_sum(self, lo: Box, hi: Box, lin: Lin) -> Term:
         """One term for a sum whose leading coefficient is 1."""
@@ -207,33 +247,13 @@ class Products(Simplifier):
         self, lo: Box, hi: Box, factors: list[Factor], axes: list[int]
     ) -> tuple[Term, Coef]:
         if len(factors) == 1 and factors[0][1] == 1:
-            self._note_total(lo, hi, factors[0][0], axes)
+            note_total(self, lo, hi, factors[0][0], axes)
             nested = self._open_nested(lo, hi, factors[0][0], axes)
             if nested is not None:
                 lo, hi, t, axes2 = nested
                 inner, c = self._sum_atom(lo, hi, [(t, ONE)], axes2)
                 return inner._replace(ax=inner.ax[: len(inner.ax) - (len(axes2) - len(axes))]), c
         return self._named(Instance("sum", (), lo, hi, (), tuple(axes)), factors), ONE
-
-    def _note_total(self, lo: Box, hi: Box, e: Term, axes: list[int]) -> None:
-        """``sum_v [t == v] = 1`` over all values that ``t`` can have. The sum keeps a name, so
-        that parts of it are partial sums; only the complete one is known to be 1."""
-        d = self.table.definition(e.atom)
-        if d is None or d.fn != "eq" or len(axes) != 1 or not self.table.defining:
-            return
-        position = compose(d.operands[1][0][0], e, d.n_free)
-        base = compose(d.operands[0][0][0], e, d.n_free)
-        known = self.ranges.get(base.atom)
-        if position.ax[axes[0]] != (0, 1) or known is None or base.ax[axes[0]] is not None:
-            return
-        first, last = position.off[0] + lo[axes[0]], position.off[0] + hi[axes[0]]
-        if any(w is not None for j, w in enumerate(position.ax) if j != axes[0]):
-            return
-        if at_least(known[0], first) and at_least(last, known[1]):
-            total = self._named(Instance("sum", (), lo, hi, (), tuple(axes)), [(e, ONE)])
-            if not total.restr:
-                self.fire(lemmas.ONEHOT_TOTAL)
-                self.table.complete[total.atom] = Completion(unit_term(len(total.off)), {})
 
     def _open_nested(
         self, lo: Box, hi: Box, t: Term, axes: list[int]
@@ -277,14 +297,23 @@ class Products(Simplifier):
         return _carry(named, parts)
 
     def _note_product(self, atom: int) -> None:
-        """A product with a factor that is 1 when complete equals, when complete, the rest."""
+        """What a product is, complete, where some of its factors are known when complete."""
         d = self.table.definition(atom)
         if d is None or atom in self.table.complete:
             return
-        kept = [p for p, op in enumerate(d.operands) if op[0][0].atom not in self.table.complete]
+        known = self.table.complete
+        kept = [p for p, op in enumerate(d.operands) if op[0][0].atom not in known]
+        factors: list[Factor] = [(d.operands[p][0][0], exponent(d.operands[p][0][1])) for p in kept]
+        done = [
+            (completed(self.table, op[0][0]), exponent(op[0][1]))
+            for op in d.operands
+            if op[0][0].atom in known
+        ]
+        if any(t is None or t.atom != UNIT for t, _ in done):
+            self._note_guarded(atom, d, [*factors, *((t, e) for t, e in done if t is not None)])
+            return
         if len({(d.operands[p][0][0].atom, d.operands[p][0][1]) for p in kept}) < len(kept):
             return  # two factors of one value: which place is which would be a guess
-        factors: list[Factor] = [(d.operands[p][0][0], exponent(d.operands[p][0][1])) for p in kept]
         rest = self.product_term(d.lo, d.hi, factors)
         if len(kept) == 1:
             places: dict[int, int | None] = {kept[0]: None}
@@ -292,6 +321,15 @@ class Products(Simplifier):
             # The rest is sorted as the whole was, so places keep their order.
             places = dict(zip(kept, range(len(kept)), strict=True))
         self.table.complete[atom] = Completion(rest, places)
+
+    def _note_guarded(self, atom: int, d: Def, factors: list[Factor]) -> None:
+        """The same where what is known of a factor is a guard. Which place of the product is
+        which then is lost, so that only the complete product is known."""
+        if len(factors) != len(d.operands):
+            return
+        simple = self.simplify(d.lo, d.hi, factors)
+        if simple is not None:
+            self.table.complete[atom] = Completion(self.product_term(d.lo, d.hi, simple), {})
 
 
 # ------------------------------------------------------------------ helpers

@@ -130,7 +130,8 @@ class Replayer:
         ev = self.runner.ev
         return (
             len(ev.lookups.assumed),
-            dict(ev.guards.ranges),
+            dict(ev.known.ranges),
+            dict(ev.known.spans),
             len(ev.products.assumed),
             ev.opaque_calls,
             dict(self.runner.unknown),
@@ -178,7 +179,8 @@ class Replayer:
         """Whether outside atoms are to an evaluation what they are under their new names: the same
         flags, no known range or value, and the same kind of definition where that was looked at
         (sums are closed here, so of those only the kind was seen)."""
-        known = {*self.runner.ev.guards.ranges, *self.table.complete}
+        facts = self.runner.ev.known
+        known = {*facts.ranges, *facts.spans, *self.table.complete}
         if any(a in known for a, _ in record.made):
             return False
         for a, b in moved.items():

@@ -22,6 +22,7 @@ from shardproof.infer.prepare import class_problem, fold_problem
 from shardproof.infer.rename import Renaming
 from shardproof.infer.repeat import Replayer
 from shardproof.infer.spmd import NotUniform
+from shardproof.infer.stating import state_ranges
 from shardproof.infer.terms import constant
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Graph, Node, Program, Value, is_float
@@ -72,11 +73,12 @@ class Runner:
         *,
         fixed: dict[str, float] | None = None,
         deep: bool = False,
+        multiplied: bool = False,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self.problem = problem
         self.fixed = fixed or {}
-        self.ev = Evaluator(deep=deep)
+        self.ev = Evaluator(deep=deep, multiplied=multiplied)
         self.collect = Collect(self.ev)
         self.unknown: dict[str, int] = {}
         self.progress = progress or (lambda text: None)
@@ -98,8 +100,8 @@ class Runner:
         else:
             env = inputs
             self._concrete(schedule, env)
-        self.progress("obligations")
-        judged = Judge(self.problem, self.ev, self.view_graph).all(sequential, env)
+        judge = Judge(self.problem, self.ev, self.view_graph)
+        judged = judge.all(sequential, env, self.progress)
         return Inference(
             self.problem,
             self.ev,
@@ -121,6 +123,7 @@ class Runner:
         env = Env()
         for v in graph.inputs:
             env[v] = self._sequential_input(v)
+        state_ranges(self.ev, graph, env)
         Replayer(self, graph, env, "sequential").run()
         return env
 
@@ -303,9 +306,13 @@ class Runner:
                 attrs = [n.attrs for _, n in members]
                 result = self.collect.run(step.kind, vals, attrs, outs)
             except (blocks.Unsupported, Undecided) as e:
+                # What is reduced is one value on all ranks, whatever it is.
+                one = step.kind == "all_reduce"
                 result = [
-                    self.ev.opaque((_key(node0), k), vals, t, str(e)) for k, t in enumerate(outs)
+                    self.ev.opaque((_key(node0), 0 if one else k), vals, t, str(e))
+                    for k, t in enumerate(outs)
                 ]
+                self.ev.keep_undefined(vals, result)
             self._memo[key] = result
         for (r, n), val in zip(members, result, strict=True):
             env[r][n.outputs[0]] = val
@@ -332,17 +339,27 @@ def infer(
     *,
     fixed: dict[str, float] | None = None,
     deep: bool = False,
+    multiplied: bool = False,
     symbolic_ranks: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Inference:
-    """Infer the meaning of every distributed value and judge the obligations."""
+    """Infer the meaning of every distributed value and judge the obligations.
+
+    Args:
+        deep: fused operators are taken by their definitions.
+        multiplied: products of sums are multiplied out.
+        symbolic_ranks: ranks that run one program are first taken as one, with its rank open.
+    """
+    options: dict[str, Any] = {
+        "fixed": fixed, "deep": deep, "multiplied": multiplied, "progress": progress,
+    }  # fmt: skip
     if symbolic_ranks and not problem.distributed.spmd and len(problem.distributed.graphs) > 1:
         folded = _folded(problem)
         if folded is not None:
-            done = Runner(folded, fixed=fixed, deep=deep, progress=progress).run()
+            done = Runner(folded, **options).run()
             if done.holds:
                 return done
-    return Runner(problem, fixed=fixed, deep=deep, progress=progress).run()
+    return Runner(problem, **options).run()
 
 
 def _folded(problem: Problem) -> Problem | None:

@@ -82,6 +82,47 @@ declare(
 )
 
 
+GAPS = ((-1, 0), (2, 4))
+"""Spans of values with nothing before, between and behind them."""
+
+
+def _moved(t: Array, k: int) -> Pair:
+    """``[t >= k]``, against the threshold that stands for it among values in GAPS."""
+    for n, (lo, hi) in enumerate(GAPS):
+        if k <= lo:
+            return at_least(t, k), np.ones(t.shape, dtype=object) if n == 0 else at_least(t, lo)
+        if k < hi:
+            return at_least(t, k), at_least(t, k)
+    return at_least(t, k), np.zeros(t.shape, dtype=object)
+
+
+declare(
+    Lemma(
+        names.THRESHOLD_MOVED,
+        "thresholds that no occurring value tells apart are one",
+        "[t >= k] = [t >= lo] for hi' <= k <= lo where t is in [.., hi') or [lo, ..); 1 below all "
+        "values, 0 above",
+        "exact",
+        "No value of t lies in [hi', lo), so t >= k and t >= lo are the same condition. With "
+        "labels in {-100} and [0, V), [t != -100] is [t >= 0].",
+        "exhaustive",
+        "handbook A3, C7",
+        "labels[T] of which some are ignored, compared with -100",
+        lambda rng: _moved(rng.choice([-1, 2, 3], size=9), int(rng.integers(LOW - 1, HIGH + 2))),
+        (
+            Condition(
+                "the values of t are those that a lookup of the sequential program states (an "
+                "assumption that is printed), in spans whose order is decided",
+                "infer/known.py: least",
+            ),
+        ),
+        lambda: (_moved(np.array([-1, 2, 3]), k) for k in range(LOW - 1, HIGH + 2)),
+        lambda rng: _moved(np.array([1, 2]), 1),
+        "t = 1 between the spans, k = 1",
+    )
+)
+
+
 def _threshold(t: Array, k: int, first: int, last: int) -> Pair:
     """A guard times the one-hot positions of a box, under the rule for the whole box."""
     us = np.arange(first, last + 1)
@@ -214,29 +255,30 @@ declare(
 
 
 def _total(t: Array, a: int, b: int) -> Pair:
-    return onehot_sum(t, np.ones(b, dtype=object), a, b), np.ones(t.shape, dtype=object)
+    return onehot_sum(t, np.ones(b, dtype=object), a, b), at_least(t, a) - at_least(t, b)
 
 
 declare(
     Lemma(
         names.ONEHOT_TOTAL,
-        "a one-hot over all values of its tensor sums to one",
-        "sum over v in [a,b) of [t == v] = 1 where a <= t < b",
+        "a one-hot over positions sums to one where its tensor is among them",
+        "sum over v in [a,b) of [t == v] = [t >= a] - [t >= b]",
         "exact",
-        "Exactly one v equals t. The complete sum alone is 1; parts of it stay partial sums.",
+        "One v equals t if a <= t < b, else none. Only the complete sum is worked out, as the "
+        "guard it is (1 where every t is among them); parts of it stay partial sums.",
         "exhaustive",
         "handbook A1; cross entropy C5",
         "log-softmax picked at ids[T]: lse times the sum of the one-hot",
-        lambda rng: _total(rng.integers(0, 6, size=9), 0, 6),
+        lambda rng: _total(integers(rng), 0, 6),
         (
             Condition(
-                "the known range of t (an assumption that is printed) lies inside [a, b)",
-                "infer/products.py: _note_total",
+                "the sum is over the position alone, with stride 1, and each v once",
+                "infer/totals.py: note_total",
             ),
         ),
-        lambda: (_total(np.arange(a, b), a, b) for a, b in _spans() if a < b),
-        lambda rng: _total(np.array([0, 7]), 0, 6),
-        "an id outside the table",
+        lambda: (_total(T, a, b) for a, b in _spans()),
+        lambda rng: (hot(T, 0) + hot(T, 2) + hot(T, 4), _total(T, 0, 6)[1]),
+        "positions with stride 2",
     )
 )
 

@@ -23,10 +23,12 @@ REPEATED_LAYER = "repeated-layer"
 
 # Integers, guards, lookups
 PIECES = "integer-pieces"
+PIECES_OF_AXIS = "pieces-of-an-axis"
 SELECT = "select-by-indicator"
 INDICATOR_POWER = "indicator-power"
 GUARD_MEET = "guard-meet"
 GUARD_ONEHOT = "guard-onehot"
+THRESHOLD_MOVED = "threshold-moved"
 GUARD_OF_SUM = "guard-of-sum"
 ONEHOT_SELECTS = "onehot-selects"
 ONEHOT_TOTAL = "onehot-total"

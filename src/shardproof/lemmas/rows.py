@@ -335,3 +335,60 @@ declare(
         "gelu by erf and gelu by tanh are two functions",
     )
 )
+
+
+# ------------------------------------------------------------------ functions of whole axes
+
+
+def _in_pieces(cuts: tuple[int, ...], n: int) -> Pair:
+    """A row that is x, then y, in turns between cuts; and the one formula with thresholds of the
+    position."""
+    parts = entries("x", n), entries("y", n)
+    at = np.arange(n)
+    pieces, formula = [], np.zeros(n, dtype=object)
+    for k, (a, b) in enumerate(itertools.pairwise((0, *cuts, n))):
+        pieces.append(parts[k % 2][a:b])
+        inside = (at >= a) & (at < b)
+        formula = formula + inside.astype(object) * parts[k % 2]
+    return np.concatenate(pieces), formula
+
+
+def _all_pieces() -> Iterator[Pair]:
+    for n in range(1, 6):
+        for cuts in itertools.combinations_with_replacement(range(n + 1), 2):
+            yield _in_pieces(cuts, n)
+
+
+def _draw_in_pieces(rng: Rng, shift: int = 0) -> Pair:
+    n = int(rng.integers(2, 6))
+    x, y = values(rng, n), values(rng, n)
+    k = int(rng.integers(1, n))
+    at = np.arange(n) + shift
+    return np.concatenate([x[:k], y[k:]]), (at < k) * x + (at >= k) * y
+
+
+def _misplaced(rng: Rng) -> Pair:
+    return _draw_in_pieces(rng, 1)
+
+
+declare(
+    Lemma(
+        names.PIECES_OF_AXIS,
+        "an operand in pieces along an axis is one formula",
+        "x[i] = l[i] for i < k, m[i] for i >= k: x[i] = [i < k] * l[i] + [i >= k] * m[i]",
+        "exact",
+        "At each position the guard of exactly one piece is 1. The formula of a piece stands for "
+        "positions outside of it as well, but there it is multiplied by zero.",
+        "exhaustive",
+        "rotary embeddings before a fused attention",
+        "q[b, h, t, d] = concat(-q2, q1) along d, a whole axis of attention",
+        _draw_in_pieces,
+        (
+            Condition("the pieces do not overlap and make up the axis", "infer/whole.py: _one"),
+            Condition("positions count from the start of the axis", "infer/whole.py: _inside"),
+        ),
+        _all_pieces,
+        _misplaced,
+        "cuts at other positions",
+    )
+)

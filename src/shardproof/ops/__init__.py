@@ -21,8 +21,13 @@ from shardproof.ops import (
     views,
     wholeaxis,
 )
+from shardproof.ops.base import known
+
+BUILT_IN = frozenset(known())
+"""The operators of the package; any other was declared by a user."""
 
 __all__ = [
+    "BUILT_IN",
     "arithmetic",
     "attention",
     "calls",

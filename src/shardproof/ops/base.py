@@ -252,6 +252,18 @@ Algebra = Union[  # noqa: UP007 - alias of many classes
 ]  # fmt: skip
 
 
+def rows_indexed(rule: Algebra, types: tuple[TensorType, ...]) -> Size | None:
+    """How many rows a lookup's operand 1 indexes; None of what is no lookup."""
+    match rule:
+        case TakeRows():
+            return types[0].shape[0]
+        case TakeAlong() | PutAlong():
+            return types[0].shape[-1]
+        case AddRows():
+            return rule.rows
+    return None
+
+
 # ------------------------------------------------------------------------------ declarations
 
 TypeRule = Callable[[tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]

@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from shardproof.collectives.match import rank_of
-from shardproof.ir.graph import Value
+from shardproof.ir.graph import Graph, Value
 from shardproof.ops.base import Array
 from shardproof.replay.errors import NotReplayable, ReplayFault
 from shardproof.replay.inputs import draw_inputs, rank_inputs
@@ -88,9 +88,8 @@ def replay_problem(
     """
     resized = problem if isinstance(problem, Resized) else keep_sizes(_concrete(problem))
     question, out = resized.problem, ReplayResult(seed)
-    inputs = draw_inputs(question.sequential, resized.ranges, seed, fixed_inputs)
     try:
-        sequential = run_graph(question.sequential, inputs, keep=())
+        inputs, sequential = _sequential(question.sequential, resized.ranges, seed, fixed_inputs)
     except ReplayFault as fault:
         out.invalid = f"sequential program: {fault}"
         return out
@@ -107,6 +106,19 @@ def replay_problem(
     for obligation in question.obligations:
         out.comparisons += compare(question, obligation, sequential, ranks, largest)
     return out
+
+
+def _sequential(
+    graph: Graph, ranges: Mapping[str, int], seed: int, fixed: Mapping[str, float] | None
+) -> tuple[dict[str, Array], Environment]:
+    """Inputs and what the sequential program makes of them; with values that it looks for among
+    its integers, unless it is not defined for these."""
+    inputs = draw_inputs(graph, ranges, seed, fixed)
+    try:
+        return inputs, run_graph(graph, inputs, keep=())
+    except ReplayFault:
+        inputs = draw_inputs(graph, ranges, seed, fixed, marked=False)
+        return inputs, run_graph(graph, inputs, keep=())
 
 
 def _largest(problem: Problem, sequential: Environment) -> float:
@@ -138,7 +150,7 @@ def compare(
     value = problem.sequential.output(ob.seq_output)
     if value is None:
         return []
-    found = _distributed_values(problem, ob, ranks)
+    found = distributed_values(problem, ob, ranks)
     out = []
     for k, expected in enumerate(ob.expected):
         rank = rank_of(problem.distributed, k)
@@ -154,7 +166,7 @@ def compare(
     return out
 
 
-def _distributed_values(
+def distributed_values(
     problem: Problem, ob: Obligation, ranks: Sequence[Environment]
 ) -> dict[int, Array]:
     """What every rank returns under the obligation's name, summed over ``partial_over``."""

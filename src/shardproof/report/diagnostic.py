@@ -10,6 +10,8 @@ from typing import Literal
 
 Status = Literal["refines", "refuted", "unproved"]
 EXIT_CODES: dict[str, int] = {"refines": 0, "refuted": 1, "unproved": 3}
+INTERRUPTED = 130
+"""Exit code of a check that was stopped before its end."""
 
 
 @dataclass(slots=True)
@@ -91,7 +93,11 @@ class OutputRelation:
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of one check."""
+    """The result of one check.
+
+    ``cached``: it was decided by an earlier run on the same content. ``interrupted``: the stage in
+    which the check was stopped; what is missing then was not reached.
+    """
 
     name: str
     status: Status
@@ -108,7 +114,9 @@ class Verdict:
     replay: str = ""
     certificate: str = "certificate not checked"
     certificate_note: str = ""
+    cached: bool = False
+    interrupted: str = ""
 
     @property
     def exit_code(self) -> int:
-        return EXIT_CODES[self.status]
+        return INTERRUPTED if self.interrupted else EXIT_CODES[self.status]

@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 
-from shardproof.report.diagnostic import EXIT_CODES, Verdict
+from shardproof.report.diagnostic import EXIT_CODES, INTERRUPTED, Verdict
+from shardproof.report.run import Outcome, Run
 
 SCHEMA = "shardproof-report/1"
 """Changes when a field changes its meaning or goes away; new fields keep it."""
+
+MATRIX_SCHEMA = "shardproof-matrix/1"
 
 
 class ReportError(ValueError):
@@ -22,6 +25,32 @@ def to_json(verdict: Verdict) -> bytes:
     document = {"schema": SCHEMA, "exit_code": verdict.exit_code}
     document |= _finite(msgspec.to_builtins(verdict))
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def run_to_json(run: Run) -> bytes:
+    """A single check as its report; a matrix as one document that holds a report for each."""
+    verdicts = list(run.verdicts())
+    if not run.matrix and verdicts:
+        return to_json(verdicts[0])
+    document = {
+        "schema": MATRIX_SCHEMA,
+        "target": run.target,
+        "exit_code": run.exit_code,
+        "configurations": [_outcome(o) for o in run.outcomes],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _outcome(o: Outcome) -> dict[str, Any]:
+    report = msgspec.Raw(to_json(o.verdict)) if o.verdict is not None else None
+    return {
+        "configuration": o.configuration,
+        "status": o.status,
+        "exit_code": o.exit_code,
+        "seconds": o.seconds,
+        "error": o.error,
+        "report": report,
+    }
 
 
 def from_json(data: bytes) -> Verdict:
@@ -44,7 +73,38 @@ def json_schema() -> bytes:
     """The JSON Schema of a report, published as ``docs/report.schema.json``."""
     schema = msgspec.json.schema(Verdict)
     fields = schema["$defs"]["Verdict"]["properties"]
-    fields |= {"schema": {"const": SCHEMA}, "exit_code": {"enum": sorted(EXIT_CODES.values())}}
+    codes = [*sorted(EXIT_CODES.values()), INTERRUPTED]
+    fields |= {"schema": {"const": SCHEMA}, "exit_code": {"enum": codes}}
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
+
+
+def matrix_schema() -> bytes:
+    """The JSON Schema of a matrix, published as ``docs/matrix.schema.json``."""
+    report = msgspec.json.decode(json_schema())
+    definitions = report.pop("$defs")
+    outcome = {
+        "type": "object",
+        "required": ["configuration", "status", "exit_code", "seconds", "error", "report"],
+        "properties": {
+            "configuration": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "status": {"enum": [*EXIT_CODES, "error"]},
+            "exit_code": {"type": "integer"},
+            "seconds": {"type": "number"},
+            "error": {"type": "string"},
+            "report": {"anyOf": [report, {"type": "null"}]},
+        },
+    }
+    schema = {
+        "type": "object",
+        "required": ["schema", "target", "exit_code", "configurations"],
+        "properties": {
+            "schema": {"const": MATRIX_SCHEMA},
+            "target": {"type": "string"},
+            "exit_code": {"type": "integer"},
+            "configurations": {"type": "array", "items": outcome},
+        },
+        "$defs": definitions,
+    }
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 

@@ -19,17 +19,21 @@ The shape of a finding:
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from shardproof.report.diagnostic import Counterexample, Finding, OutputRelation, Span, Verdict
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
 T = TypeVar("T")
 Line = tuple[str, str]
 """Text and rich style of one line."""
+
+NARROWEST, WIDEST = 60, 100
+"""Columns: narrower terminals wrap, wider ones are not filled."""
 
 SHOWN = 8
 """How many entries of a long list are shown unless everything is asked for."""
@@ -41,6 +45,8 @@ _ADVICE = {
     "refuted": "",
     "unproved": "No proof was found, and no input on which the two programs differ.",
 }
+
+_PARTIAL = "This report is partial: what is not listed as proved was not reached."
 
 
 def render(verdict: Verdict, *, width: int = 80, full: bool = False) -> list[Line]:
@@ -55,12 +61,31 @@ def plain(verdict: Verdict, *, width: int = 80, full: bool = False) -> str:
 
 def write(verdict: Verdict, file: TextIO, *, full: bool = False) -> None:
     """Print the report; colours only on a terminal, and not with NO_COLOR."""
+    print_lines(lambda width: render(verdict, width=width, full=full), file)
+
+
+def print_lines(make: Callable[[int], list[Line]], file: TextIO) -> None:
+    """Print what ``make`` lays out for the width of ``file``: that of a terminal, else 80."""
+    console = _console(file)
+    width = max(NARROWEST, min(console.width, WIDEST)) if console.is_terminal else 80
+    for text, style in make(width):
+        console.print(_styled(text, style), soft_wrap=True)
+
+
+def _console(file: TextIO) -> Console:
     from rich.console import Console
 
-    console = Console(file=file, highlight=False, markup=False, emoji=False)
-    width = max(60, min(console.width, 100)) if console.is_terminal else 80
-    for text, style in render(verdict, width=width, full=full):
-        console.print(_styled(text, style), soft_wrap=True)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            """Tell the caller, who knows the exit code; rich would end the process with 1."""
+            raise BrokenPipeError("the reader went away")
+
+    return Plain(file=file, highlight=False, markup=False, emoji=False)
+
+
+def render_finding(finding: Finding, *, width: int = 80, full: bool = False) -> list[Line]:
+    """One finding as styled lines."""
+    return list(_Report(Verdict("", "refuted"), width, full).finding(finding))
 
 
 def _styled(text: str, style: str) -> Text:
@@ -73,7 +98,10 @@ def headline(verdict: Verdict) -> str:
     """The first line of every report."""
     if verdict.status == "refines":
         return f"refines ({verdict.certificate})" if verdict.certificate else "refines"
-    return verdict.status
+    if not verdict.interrupted:
+        return verdict.status
+    word = "refuted" if verdict.status == "refuted" else "no verdict"
+    return f"{word} (interrupted at: {verdict.interrupted})"
 
 
 def counts(verdict: Verdict) -> str:
@@ -87,6 +115,7 @@ def counts(verdict: Verdict) -> str:
     parts += [_count(nodes, "node")] if nodes else []
     seconds = sum(verdict.seconds.values())
     parts += [f"{seconds:.1f} s"] if verdict.seconds else []
+    parts += ["from the cache"] if verdict.cached else []
     return "; ".join(parts)
 
 
@@ -100,8 +129,9 @@ class _Report:
         v = self.verdict
         yield headline(v), _STATUS_STYLE[v.status]
         yield from self.wrapped(f"{v.name}: {counts(v)}", "  ")
-        if _ADVICE[v.status]:
-            yield from self.wrapped(_ADVICE[v.status], "  ")
+        advice = _PARTIAL if v.interrupted else _ADVICE[v.status]
+        if advice:
+            yield from self.wrapped(advice, "  ")
         if v.replay:
             yield from self.wrapped(v.replay, "  ")
         if v.certificate_note:

@@ -14,6 +14,7 @@ from shardproof.errors import InputError, shorten
 from shardproof.frontends.fx_types import dtype_of
 from shardproof.ir.graph import DTYPES, TensorType
 from shardproof.ir.graph import Mesh as GraphMesh
+from shardproof.spec import shared
 from shardproof.spec.arguments import argument_error, mapping, size_tuple
 from shardproof.spec.expression import Expr
 from shardproof.spec.load import Loaded
@@ -63,6 +64,7 @@ class _Live:
     step: Step
     sequential: Captured
     ranks: list[Captured]
+    shared: bool = False
 
 
 def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
@@ -88,6 +90,8 @@ def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
     )
     problem, fixed = from_graphs._resolved
     problem.assumptions += [Assumption("relation", text) for text in rules.proposals]
+    if live.shared:
+        problem.assumptions.append(Assumption("capture", shared.SHARED))
     problem.left_out = list(dict.fromkeys([*problem.left_out, *left_out]))
     return problem, fixed
 
@@ -117,7 +121,9 @@ def _capture(spec: Spec) -> _Live:
     options: dict[str, Any] = {"kernels": spec.kernels, "dropout": spec.dropout}
     whole = tuple(Example(k, v.shape, v.dtype, v.grad) for k, v in inputs.items())
     build: Any = spec.sequential
-    sequential = capture(build, whole, step, **options)
+    parts = (build, [(e.name, e.shape, e.dtype, e.grad) for e in whole], step.kind, step.loss,
+             step.optimizer, step.custom, dict(spec.kernels or {}), spec.dropout)  # fmt: skip
+    sequential, again = shared.sequential(parts, lambda: capture(build, whole, step, **options))
     axes = tuple((a, int(n)) for a, n in mesh.axes)  # type: ignore[arg-type]
     if not callable(spec.distributed):
         raise argument_error(
@@ -133,7 +139,7 @@ def _capture(spec: Spec) -> _Live:
         )
         for rank in range(int(mesh.size))  # type: ignore[arg-type]
     ]  # fmt: skip
-    return _Live(spec, mesh, inputs, step, sequential, ranks)
+    return _Live(spec, mesh, inputs, step, sequential, ranks, again)
 
 
 def _mesh(mesh: GraphMesh | None) -> GraphMesh:

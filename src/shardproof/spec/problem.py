@@ -17,7 +17,8 @@ from shardproof.ir.graph import Graph, Program
 @dataclass(frozen=True, slots=True)
 class Assumption:
     """A fact that the verdict rests on. ``kind`` is one of fact (given by the user), relation,
-    constant, group, kernel, random, range, nonzero, defined, cast, condition, arithmetic."""
+    constant, group, kernel, random, range, nonzero, defined, cast, condition, arithmetic,
+    capture."""
 
     kind: str
     text: str

@@ -30,6 +30,7 @@ from shardproof.spec.outputs import Obligations, OutputRule
 from shardproof.spec.problem import Assumption, Problem
 
 if TYPE_CHECKING:
+    from shardproof.diagnose.evidence import Evidence
     from shardproof.report.diagnostic import Verdict
 
 Inputs = Mapping[str, Rule] | Callable[[str], Rule | None]
@@ -163,6 +164,7 @@ class Spec:
         replay: bool = True,
         for_all: str | None = None,
         certificate: Callable[[bytes], object] | None = None,
+        observe: Callable[[Evidence], object] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Verdict:
         """Decide whether the distributed program refines the sequential one.
@@ -172,6 +174,8 @@ class Spec:
             for_all: a mesh axis; the captured graphs are generalised to every number of ranks
                 along it and to all sizes, and the verdict is on that.
             certificate: is given the certificate of a proof, as a file.
+            observe: is given what the verdict was made from; a report is built from it, see
+                :func:`shardproof.present.build.build`.
             progress: called with a short text at every stage.
         """
         from shardproof.verify import verify, verify_for_all
@@ -184,12 +188,13 @@ class Spec:
         fixed = self.fixed_values
         if for_all is None:
             verdict = verify(
-                problem, fixed=fixed, replay=replay, certificate=certificate, progress=progress
-            )
+                problem, fixed=fixed, replay=replay, certificate=certificate, observe=observe,
+                progress=progress,
+            )  # fmt: skip
         else:
             verdict = verify_for_all(
                 problem, for_all, fixed=fixed, replay=replay, certificate=certificate,
-                progress=progress,
+                observe=observe, progress=progress,
             )  # fmt: skip
         verdict.seconds = {"reading": reading, **verdict.seconds}
         return verdict

@@ -140,7 +140,10 @@ class Helpers:
         n = self.number(by)
         if isinstance(n, float):
             return self.emit("add", x, self.value(by, x))
-        return self.emit("shift", self.widen(x, by), by=n)
+        out = self.emit("shift", self.widen(x, by), by=n)
+        if n == 0 and x in self.aranges:
+            self.aranges[out] = self.aranges[x]
+        return out
 
     def widen(self, x: Value, number: Any) -> Value:
         """``x`` as f32 where it is an integer tensor that meets a float number."""

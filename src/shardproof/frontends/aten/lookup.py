@@ -9,6 +9,7 @@ from shardproof.frontends.aten.helpers import dim_of
 from shardproof.frontends.aten.registry import lowers
 from shardproof.ir.graph import Value, is_bool
 from shardproof.ir.sizes import Size
+from shardproof.ops.shapes import broadcast, expands
 
 MAX_COLUMNS = 16
 """A gather of more elements than this from one row is left opaque."""
@@ -90,9 +91,49 @@ def _index(ctx: LowerContext, self: Value, indices: Any) -> Value:
         ((d, ids),) = used
         return take_along_dim(ctx, self, d, ids)
     ids = along_rows(ctx, self, indices)
-    if ids is None:
-        raise Unsupported("indexing with several index tensors")
-    return ctx.emit("take_along", self, ids)
+    if ids is not None:
+        return ctx.emit("take_along", self, ids)
+    dims = [d for d, _ in used]
+    if dims != list(range(dims[0], dims[0] + len(dims))):
+        raise Unsupported("indexing with index tensors that are apart")
+    many = [i for _, i in used]
+    found = _rearranged(ctx, self, dims[0], many)
+    return found if found is not None else _element_by_element(ctx, self, dims[0], many)
+
+
+def _rearranged(ctx: LowerContext, x: Value, first: int, indices: list[Value]) -> Value | None:
+    """``x[i, j, ...]`` where every index is an arange that runs through its dim along an axis of
+    its own: ``x`` with these dims in the order of the axes."""
+    axes = [ctx.aranges.get(i, -1) for i in indices]
+    extents = x.shape[first : first + len(indices)]
+    full = all(i.type.numel == n for i, n in zip(indices, extents, strict=True))
+    if min(axes) < 0 or len(set(axes)) != len(axes) or not full:
+        return None
+    order = sorted(range(len(axes)), key=lambda k: -axes[k])
+    perm = [*range(first), *(first + k for k in order), *range(first + len(axes), len(x.shape))]
+    shape: list[Size] = [1] * max(len(i.shape) for i in indices)
+    for k in order:
+        shape[len(shape) - 1 - axes[k]] = extents[k]
+    return ctx.reshape(
+        ctx.permute(x, perm), (*x.shape[:first], *shape, *x.shape[first + len(axes) :])
+    )
+
+
+def _element_by_element(ctx: LowerContext, x: Value, first: int, indices: list[Value]) -> Value:
+    """``x`` with the dims from ``first`` on, one for each of ``indices``, replaced by their common
+    shape: the rows at the first index, of each the element at the second, and so on."""
+    shape: tuple[Size, ...] = ()
+    for i in indices:
+        shape = broadcast(shape, i.shape)
+    head, *others = indices
+    x = take_along_dim(ctx, x, first, ctx.expand(head, shape))
+    for i in others:
+        line = ctx.move(x, first + len(shape), len(x.shape) - 1)
+        ids = ctx.expand(i, shape)
+        after = len(line.shape) - 1 - first - len(shape)
+        ids = ctx.reshape(ids, (*[1] * first, *shape, *[1] * after))
+        x = ctx.emit("take_along", line, ctx.expand(ids, line.shape[:-1]))
+    return x
 
 
 def along_rows(ctx: LowerContext, x: Value, indices: Any) -> Value | None:
@@ -107,6 +148,8 @@ def along_rows(ctx: LowerContext, x: Value, indices: Any) -> Value | None:
         # An arange along an axis counted from the right, as broadcasting counts.
         if ctx.aranges.get(i) != len(outer) - 1 - k or i.type.numel != outer[k]:
             return None
+    if not expands(ids.shape, outer) or any(len(i.shape) > len(outer) for i in rows):
+        return None
     return ids if ids.shape == outer else ctx.expand(ids, outer)
 
 

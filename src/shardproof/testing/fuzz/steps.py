@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from tests.infer.generate import Generator, Lay, Tensor
+from shardproof.ir.builder import Builder
+from shardproof.ir.graph import Value
+from shardproof.testing.fuzz.generate import Generator, Lay, Tensor
 
 SMOOTH = "tanh sigmoid gelu silu relu sin erf abs softplus floor".split()
 POSITIVE = ("sigmoid", "softplus")
-EXTENTS = (2, 4, 6)
+EXTENTS = (2, 4, 6, 3, 8)
 
 
 class Skip(Exception):
@@ -75,7 +78,7 @@ def linear(g: Generator) -> Tensor:
     return g.emit("scale", [t], t.lay, {"by": by}, positive=t.positive and by > 0)
 
 
-def _broadcast_partner(g: Generator, a: Tensor, positive: bool = False) -> Tensor:
+def partner(g: Generator, a: Tensor, positive: bool = False) -> Tensor:
     """A tensor of the same shape or of a trailing part of it, old or new."""
     fits = [
         t for t in g.pool
@@ -89,7 +92,7 @@ def _broadcast_partner(g: Generator, a: Tensor, positive: bool = False) -> Tenso
     return g.input("f32", a.shape[int(g.rng.integers(len(a.shape))) :] if a.shape else ())
 
 
-def _fit(g: Generator, b: Tensor, a: Tensor, partial: str) -> Tensor:
+def fit(g: Generator, b: Tensor, a: Tensor, partial: str) -> Tensor:
     """``b`` in the layout that broadcasting against ``a`` needs; where ``a`` is a partial sum,
     ``b`` becomes what ``partial`` says."""
     skip = len(a.shape) - len(b.shape)
@@ -104,29 +107,29 @@ def _fit(g: Generator, b: Tensor, a: Tensor, partial: str) -> Tensor:
 
 def add(g: Generator) -> Tensor:
     a = pick(g)
-    b = _broadcast_partner(g, a)
+    b = partner(g, a)
     if g.rng.random() < 0.6 or "P" in b.lay:
         a = g.mended(a)
-    b = _fit(g, b, a, "P")
+    b = fit(g, b, a, "P")
     op = "add" if g.rng.random() < 0.7 else "sub"
     return g.emit(op, [a, b], a.lay, positive=op == "add" and a.positive and b.positive)
 
 
 def mul(g: Generator) -> Tensor:
     a = pick(g)
-    b = _fit(g, _broadcast_partner(g, a), a, "R")
+    b = fit(g, partner(g, a), a, "R")
     return g.emit("mul", [a, b], a.lay, positive=a.positive and b.positive)
 
 
 def div(g: Generator) -> Tensor:
     a = pick(g)
-    b = _fit(g, _broadcast_partner(g, a, positive=True), a, "R")
+    b = fit(g, partner(g, a, positive=True), a, "R")
     return g.emit("div", [a, b], a.lay, positive=a.positive)
 
 
 def pairwise(g: Generator) -> Tensor:
     a = g.mended(pick(g))
-    b = _fit(g, _broadcast_partner(g, a), a, "R")
+    b = fit(g, partner(g, a), a, "R")
     op = str(g.rng.choice(["maximum", "minimum"]))
     return g.emit(op, [a, b], a.lay)
 
@@ -141,29 +144,31 @@ def reduce(g: Generator) -> Tensor:
         t = g.mended(t)
     d = some_dim(g, t)
     keep = bool(g.rng.random() < 0.5)
-    attrs: dict[str, Any] = {"dims": (d,), "keepdim": keep}
-    moved = [_after(where, d, keep) for where in t.lay]
-    cut = [axis for axis, where in enumerate(t.lay) if where == d]
-    if op == "mean" and cut and g.uneven:
-        t = g.to(t, cut[0], "R")
-        moved, cut = [_after(where, d, keep) for where in t.lay], []
-    if not cut:
-        return g.emit(op, [t], tuple(moved), attrs, positive=t.positive)
-    moved[cut[0]] = "P"
-    out = g.emit(op, [t], tuple(moved), attrs, positive=t.positive)
-    g.pool.pop()
     if op == "mean":
-        share = Fraction(1, g.size[cut[0]])
-        return g.on_ranks(out, out.lay, lambda b, x, r: b.emit("scale", x, by=share))
-    if op == "sum":
-        return g.keep(out)
-    lay = tuple("R" if axis == cut[0] else where for axis, where in enumerate(moved))
-    return g.on_ranks(
-        out, lay, lambda b, x, r: b.emit("all_reduce", x, op=op, **g.group(cut[0], r))
-    )
+        for axis in g.uneven:
+            t = g.to(t, axis, "R") if t.lay[axis] == d else t
+    cut = [axis for axis, where in enumerate(t.lay) if where == d]
+    lay = tuple("P" if axis in cut else after(w, d, keep) for axis, w in enumerate(t.lay))
+    attrs: dict[str, Any] = {"dims": (d,), "keepdim": keep}
+    out = g.emit(op, [t], lay, attrs, positive=t.positive)
+    if op == "sum" or not cut:
+        return out
+    g.pool.pop()  # the ranks' values do not add up to it yet
+    if op == "mean":
+        share = Fraction(1, math.prod(g.size[axis] for axis in cut))
+        return g.on_ranks(out, lay, lambda b, x, r: b.emit("scale", x, by=share))
+    for axis in cut:
+        lay = (*lay[:axis], "R", *lay[axis + 1 :])
+        out = g.on_ranks(out, lay, _reduced(g, op, axis))
+        g.pool.pop()
+    return g.keep(out)
 
 
-def _after(where: Lay, d: int, keep: bool) -> Lay:
+def _reduced(g: Generator, op: str, axis: int) -> Callable[[Builder, Value, int], Value]:
+    return lambda b, x, r: b.emit("all_reduce", x, op=op, **g.group(axis, r))
+
+
+def after(where: Lay, d: int, keep: bool) -> Lay:
     if not isinstance(where, int) or keep or where < d:
         return where
     return where - 1
@@ -217,7 +222,7 @@ def whole_axis(g: Generator) -> Tensor:
         seq = g.seq.emit_all("sort", t.seq, dim=d)[0]
         dist = tuple(b.emit_all("sort", t.dist[r], dim=d)[0] for r, b in enumerate(g.dist))
         return g.keep(Tensor(seq, dist, t.lay, t.positive))
-    lay = tuple(_after(where, d, False) for where in t.lay)
+    lay = tuple(after(where, d, False) for where in t.lay)
     if op == "argmax":
         out = g.emit(op, [t], lay, {"dim": d, "keepdim": False})
         return g.emit("cast", [out], lay, {"dtype": "f32"})

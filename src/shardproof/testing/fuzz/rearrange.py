@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from tests.infer.generate import Generator, Lay, Layout, Tensor
-from tests.infer.steps import (
-    EXTENTS,
-    Skip,
-    Step,
-    add,
-    div,
-    exponential,
-    linear,
-    matmul,
-    mul,
-    norm,
-    of_positive,
-    pairwise,
-    pick,
-    reduce,
-    some_dim,
-    square,
-    unary,
-    whole_axis,
-)
-
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Value
+from shardproof.testing.fuzz.generate import Generator, Lay, Layout, Tensor
+from shardproof.testing.fuzz.steps import EXTENTS, Skip, pick, some_dim
 
 
 def permute(g: Generator) -> Tensor:
@@ -44,10 +23,8 @@ def merge_dims(g: Generator) -> Tensor:
     if len(t.shape) < 2:
         raise Skip
     d = int(g.rng.integers(len(t.shape) - 1))
-    if g.uneven and d in t.lay:
-        t = g.mended(t, keep=(d,))
     for axis, where in enumerate(t.lay):
-        if where == d + 1:
+        if where == d + 1 or (where == d and axis in g.uneven):
             t = g.to(t, axis, "R")
     shape = (*t.shape[:d], t.shape[d] * t.shape[d + 1], *t.shape[d + 2 :])
     lay = tuple(w - 1 if isinstance(w, int) and w > d else w for w in t.lay)
@@ -62,12 +39,12 @@ def split_dim(g: Generator) -> Tensor:
     if not inner or len(t.shape) > 3:
         raise Skip
     q = int(g.rng.choice(inner))
-    outer = t.shape[d] // q
+    shape = (*t.shape[:d], t.shape[d] // q, q, *t.shape[d + 1 :])
     for axis, where in enumerate(t.lay):
-        if where == d and (g.uneven or not g.can_cut(axis, outer)):
+        if where == d and (axis in g.uneven or not g.fits(shape, t.lay[: axis + 1])):
             t = g.to(t, axis, "R")
     lay = tuple(w + 1 if isinstance(w, int) and w > d else w for w in t.lay)
-    return _reshape(g, t, (*t.shape[:d], outer, q, *t.shape[d + 1 :]), lay)
+    return _reshape(g, t, shape, lay)
 
 
 def _reshape(g: Generator, t: Tensor, shape: tuple[int, ...], lay: Layout) -> Tensor:
@@ -121,7 +98,11 @@ def relayout(g: Generator) -> Tensor:
     t = pick(g)
     t = g.mended(t) if g.rng.random() < 0.8 else t
     axis = int(g.rng.integers(len(g.size)))
-    free = [d for d, n in enumerate(t.shape) if d not in t.lay and g.can_cut(axis, n)]
+    lay = t.lay
+    free = [
+        d for d in range(len(t.shape))
+        if d not in lay[axis + 1 :] and g.fits(t.shape, (*lay[:axis], d, *lay[axis + 1 :]))
+    ]  # fmt: skip
     choices: list[Lay] = ["R", *free]
     if t.lay[axis] == "R":
         choices.append("P")
@@ -146,14 +127,16 @@ def positions(g: Generator) -> Tensor:
         raise Skip
     t = g.mended(t)
     d, n = len(t.shape) - 1, t.shape[-1]
-    axis = t.lay.index(d) if d in t.lay else None
+    lay: Layout = tuple(0 if w == d else "R" for w in t.lay)
 
     def own(r: int) -> dict[str, object]:
-        cuts = g.cuts(axis, n) if axis is not None else [0, n]
-        k = g.coords[r][axis] if axis is not None else 0
-        return {"size": cuts[k + 1] - cuts[k], "start": cuts[k], "step": 1, "dtype": "i64"}
+        start, stop = 0, n
+        for a, w in enumerate(lay):
+            if w == 0:
+                lo, hi = g.own(a, stop - start, r)
+                start, stop = start + lo, start + hi
+        return {"size": stop - start, "start": start, "step": 1, "dtype": "i64"}
 
-    lay: Layout = tuple(0 if a == axis else "R" for a in range(len(g.size)))
     i = g.emit("iota", [], lay, {"size": n, "start": 0, "step": 1, "dtype": "i64"}, own)
     if g.rng.random() < 0.4:
         k = int(g.rng.integers(1, n + 1))
@@ -256,33 +239,3 @@ def scatter(g: Generator) -> Tensor:
     ids = ids_input(g, t.shape[:1], rows, lay)
     out: Layout = tuple("P" if w == 0 else w for w in t.lay)
     return g.emit("add_rows", [t, ids], out, {"rows": rows})
-
-
-STEPS: tuple[tuple[Step, int], ...] = (
-    (unary, 4), (exponential, 2), (of_positive, 3), (square, 2), (linear, 4), (add, 6), (mul, 5),
-    (div, 2), (pairwise, 1), (reduce, 6), (matmul, 7), (whole_axis, 3), (norm, 2), (permute, 3),
-    (merge_dims, 2), (split_dim, 2), (cut, 2), (concat, 2), (expand, 1), (relayout, 5),
-    (to_self, 1), (positions, 2), (choose, 2), (embed, 2), (along, 2), (scatter, 1),
-)  # fmt: skip
-
-
-def random_program(g: Generator, steps: int) -> list[Tensor]:
-    """Apply random steps; the results are the tensors to return."""
-    for _ in range(2):
-        rank = int(g.rng.integers(1, 4))
-        g.input("f32", tuple(int(n) for n in g.rng.choice(EXTENTS, size=rank)))
-    weights = np.array([w for _, w in STEPS], dtype=float)
-    done: list[Tensor] = []
-    tries = 0
-    while len(done) < steps and tries < 10 * steps:
-        tries += 1
-        step = STEPS[int(g.rng.choice(len(STEPS), p=weights / weights.sum()))][0]
-        try:
-            t = step(g)
-        except Skip:
-            continue
-        if int(np.prod(t.shape)) <= 600:
-            done.append(t)
-        else:
-            g.pool.pop()
-    return [t for t in done[-3:] if t.kind == "f"] or [g.pool[0]]

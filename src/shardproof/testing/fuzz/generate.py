@@ -2,23 +2,25 @@
 
 Every tensor is tracked on both sides with its *layout*: for each mesh axis ``"R"`` (every rank
 along it holds the same), ``"P"`` (the ranks' values add up to it) or the dim along which it is
-cut. Operators are emitted on both sides at once; where their operands' layouts do not fit, the
+cut. Where two axes cut one dim, the first one cuts it and the second one cuts the parts.
+Operators are emitted on both sides at once; where their operands' layouts do not fit, the
 collectives that mend it are inserted on the distributed side.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Union
 
 import numpy as np
-from tests.support.programs import Place, builder, relation_graph
 
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Graph, Mesh, Program, Value
 from shardproof.spec.problem import Obligation, Problem
+from shardproof.testing.fuzz.build import Place, builder, relation_graph
 
 Rng = np.random.Generator
 Lay = Union[str, int]  # noqa: UP007 - alias
@@ -33,7 +35,6 @@ class Tensor:
     dist: tuple[Value, ...]
     lay: Layout
     positive: bool = False
-    limit: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -41,14 +42,15 @@ class Tensor:
 
     @property
     def kind(self) -> str:
+        """The first letter of the dtype: f, i or b."""
         return self.seq.dtype[0]
 
 
 class Generator:
-    """Builds one program pair on a mesh. With ``uneven`` (one axis) shards differ in size."""
+    """Builds one program pair on a mesh. ``uneven`` lists the axes along which parts differ."""
 
-    def __init__(self, rng: Rng, mesh: Mesh, *, uneven: bool = False) -> None:
-        self.rng, self.mesh, self.uneven = rng, mesh, uneven
+    def __init__(self, rng: Rng, mesh: Mesh, *, uneven: Collection[int] = ()) -> None:
+        self.rng, self.mesh, self.uneven = rng, mesh, frozenset(uneven)
         self.axes = [a for a, _ in mesh.axes]
         self.size = [int(n) for _, n in mesh.axes]  # type: ignore[arg-type]
         self.ranks = int(np.prod(self.size))
@@ -59,32 +61,52 @@ class Generator:
         self.places: dict[str, Layout] = {}
         self.ranges: dict[str, tuple[int, int]] = {}
         self.pool: list[Tensor] = []
-        self._cuts: dict[int, list[int]] = {}
+        self._cuts: dict[tuple[int, int], list[int]] = {}
 
     # ---- cuts
 
     def cuts(self, axis: int, extent: int) -> list[int]:
+        """Where the parts of ``extent`` along an axis begin and end."""
         n = self.size[axis]
-        if not self.uneven:
+        if axis not in self.uneven:
             return [extent * k // n for k in range(n + 1)]
-        if extent not in self._cuts:
+        key = axis, extent
+        if key not in self._cuts:
             inner = sorted(self.rng.choice(np.arange(1, extent), size=n - 1, replace=False))
-            self._cuts[extent] = [0, *map(int, inner), extent]
-        return self._cuts[extent]
+            self._cuts[key] = [0, *map(int, inner), extent]
+        return self._cuts[key]
 
     def can_cut(self, axis: int, extent: int) -> bool:
+        """Whether every rank along the axis gets a part."""
         n = self.size[axis]
-        return extent >= n if self.uneven else extent % n == 0
+        return extent >= n if axis in self.uneven else extent % n == 0
+
+    def own(self, axis: int, extent: int, rank: int) -> tuple[int, int]:
+        """First and last position of a rank's part."""
+        cuts, k = self.cuts(axis, extent), self.coords[rank][axis]
+        return cuts[k], cuts[k + 1]
 
     def local(self, shape: Sequence[int], lay: Layout, rank: int) -> tuple[int, ...]:
         """The shape that a rank holds."""
         out = list(shape)
         for axis, where in enumerate(lay):
             if isinstance(where, int):
-                cuts = self.cuts(axis, out[where])
-                k = self.coords[rank][axis]
-                out[where] = cuts[k + 1] - cuts[k]
+                start, stop = self.own(axis, out[where], rank)
+                out[where] = stop - start
         return tuple(out)
+
+    def fits(self, shape: Sequence[int], lay: Layout) -> bool:
+        """Whether a tensor of this shape can lie so."""
+        left = list(shape)
+        for axis, where in enumerate(lay):
+            if isinstance(where, int):
+                if not self.can_cut(axis, left[where]):
+                    return False
+                if lay.count(where) > 1:
+                    if axis in self.uneven:
+                        return False
+                    left[where] //= self.size[axis]
+        return True
 
     def place(self, lay: Layout) -> Place:
         """The rearrangement that a rank holds, as a relation."""
@@ -92,9 +114,8 @@ class Generator:
         def cut(b: Builder, x: Value, rank: int) -> Value:
             for axis, where in enumerate(lay):
                 if isinstance(where, int):
-                    cuts = self.cuts(axis, int(x.shape[where]))  # type: ignore[arg-type]
-                    k = self.coords[rank][axis]
-                    x = b.emit("slice", x, dim=where, start=cuts[k], stop=cuts[k + 1])
+                    start, stop = self.own(axis, int(x.shape[where]), rank)  # type: ignore[arg-type]
+                    x = b.emit("slice", x, dim=where, start=start, stop=stop)
             return x
 
         return cut
@@ -102,6 +123,7 @@ class Generator:
     # ---- tensors
 
     def input(self, dtype: str, shape: tuple[int, ...], lay: Layout | None = None) -> Tensor:
+        """A new input of both sides."""
         if lay is None:
             lay = self.random_layout(shape)
         name = f"x{len(self.inputs)}"
@@ -115,14 +137,16 @@ class Generator:
 
     def random_layout(self, shape: Sequence[int], keep: Sequence[int] = ()) -> Layout:
         """Any layout without partial sums; dims in ``keep`` stay whole."""
-        out: list[Lay] = []
-        for axis in range(len(self.size)):
+        out: Layout = ()
+        for _ in self.size:
             dims = [
-                d for d, n in enumerate(shape)
-                if d not in keep and d not in out and self.can_cut(axis, n)
+                d for d in range(len(shape))
+                if d not in keep and self.fits(shape, (*out, d))
+                and (d not in out or self.rng.random() < 0.25)
             ]  # fmt: skip
-            out.append(int(self.rng.choice(dims)) if dims and self.rng.random() < 0.6 else "R")
-        return tuple(out)
+            cut = bool(dims) and self.rng.random() < 0.6
+            out = (*out, int(self.rng.choice(dims)) if cut else "R")
+        return out
 
     def keep(self, t: Tensor) -> Tensor:
         self.pool.append(t)
@@ -136,12 +160,14 @@ class Generator:
         attrs: dict[str, Any] | None = None,
         rank_attrs: Callable[[int], dict[str, Any]] | None = None,
         positive: bool = False,
+        output: int = 0,
     ) -> Tensor:
         """One operator on both sides; ``rank_attrs`` where the ranks' attributes differ."""
         own = rank_attrs or (lambda r: attrs or {})
-        seq = self.seq.emit(op, *(t.seq for t in operands), **(attrs or {}))
+        seq = self.seq.emit_all(op, *(t.seq for t in operands), **(attrs or {}))[output]
         dist = tuple(
-            b.emit(op, *(t.dist[r] for t in operands), **own(r)) for r, b in enumerate(self.dist)
+            b.emit_all(op, *(t.dist[r] for t in operands), **own(r))[output]
+            for r, b in enumerate(self.dist)
         )
         return self.keep(Tensor(seq, dist, lay, positive))
 
@@ -155,6 +181,7 @@ class Generator:
     # ---- collectives
 
     def group(self, axis: int, rank: int) -> dict[str, Any]:
+        """The ranks along an axis, as attributes of a collective."""
         mine = self.coords[rank]
         members = tuple(
             r for r, c in enumerate(self.coords)
@@ -162,58 +189,102 @@ class Generator:
         )  # fmt: skip
         return {"group": members, "group_size": len(members)}
 
+    def parts(self, axis: int, extent: int) -> tuple[int, ...]:
+        """The sizes of the parts along an axis."""
+        return tuple(b - a for a, b in itertools.pairwise(self.cuts(axis, extent)))
+
     def _sizes(self, axis: int, extent: int, rank: int, share: bool) -> dict[str, Any]:
-        if not self.uneven:
+        if axis not in self.uneven:
             return {}
-        cuts = self.cuts(axis, extent)
-        sizes = tuple(b - a for a, b in itertools.pairwise(cuts))
+        sizes = self.parts(axis, extent)
         return {"sizes": sizes, **({"extent": sizes[self.coords[rank][axis]]} if share else {})}
+
+    def extent(self, t: Tensor, axis: int, dim: int) -> int:
+        """The extent of a dim as the axis sees it: cut by the axes before it."""
+        n = t.shape[dim]
+        for a in range(axis):
+            if t.lay[a] == dim:
+                n //= self.size[a]
+        return n
 
     def to(self, t: Tensor, axis: int, want: Lay) -> Tensor:
         """``t`` with another layout along one mesh axis."""
         have = t.lay[axis]
         if have == want:
             return t
+        t = self._make_room(t, axis, want)
         lay = (*t.lay[:axis], want, *t.lay[axis + 1 :])
-        if isinstance(want, int) and want in t.lay:
-            # Cut along another axis already: two cuts of one dim are not generated.
-            return self.to(self.to(t, t.lay.index(want), "R"), axis, want)
         if have == "R":
             return self._from_whole(t, axis, want, lay)
         if have == "P":
             return self._from_partial(t, axis, want, lay)
         assert isinstance(have, int)
-        extent = t.shape[have]
-        if isinstance(want, int) and not self.uneven:
-            return self.on_ranks(
-                t, lay,
-                lambda b, x, r: b.emit(
-                    "all_to_all", x, split_dim=want, concat_dim=have, **self.group(axis, r)
-                ),
-            )  # fmt: skip
-        whole = self.on_ranks(
-            t, (*t.lay[:axis], "R", *t.lay[axis + 1 :]),
+        if isinstance(want, int) and self.rng.random() < 0.8:
+            return self._exchanged(t, axis, have, want, lay)
+        whole = (*t.lay[:axis], "R", *t.lay[axis + 1 :])
+        return self.to(self.gathered(t, axis, have, whole), axis, want)
+
+    def _make_room(self, t: Tensor, axis: int, want: Lay) -> Tensor:
+        """Undo what must not stay when one axis changes: cuts of the parts that it makes."""
+        for other, where in enumerate(t.lay):
+            if other == axis or not isinstance(where, int):
+                continue
+            finer = other > axis and where == t.lay[axis]
+            nested = (*t.lay[:axis], want, *t.lay[axis + 1 :])
+            clash = where == want and (other > axis or not self.fits(t.shape, nested))
+            if finer or clash:
+                t = self.to(t, other, "R")
+        return t
+
+    def gathered(self, t: Tensor, axis: int, dim: int, lay: Layout) -> Tensor:
+        """All parts along an axis joined."""
+        extent = self.extent(t, axis, dim)
+        return self.on_ranks(
+            t, lay,
             lambda b, x, r: b.emit(
-                "all_gather", x, dim=have, **self.group(axis, r),
+                "all_gather", x, dim=dim, **self.group(axis, r),
                 **self._sizes(axis, extent, r, False),
             ),
         )  # fmt: skip
-        return self.to(whole, axis, want)
+
+    def _exchanged(self, t: Tensor, axis: int, have: int, want: int, lay: Layout) -> Tensor:
+        split, join = self.extent(t, axis, want), self.extent(t, axis, have)
+
+        def step(b: Builder, x: Value, r: int) -> Value:
+            sizes: dict[str, Any] = {}
+            if axis in self.uneven:
+                send = self.parts(axis, split)
+                sizes = {
+                    "send_sizes": send, "recv_sizes": self.parts(axis, join),
+                    "extent": send[self.coords[r][axis]],
+                }  # fmt: skip
+            return b.emit(
+                "all_to_all", x, split_dim=want, concat_dim=have, **self.group(axis, r), **sizes
+            )
+
+        return self.on_ranks(t, lay, step)
 
     def _from_whole(self, t: Tensor, axis: int, want: Lay, lay: Layout) -> Tensor:
         if want == "P":
-            from fractions import Fraction
-
-            share = Fraction(1, self.size[axis])
-            return self.on_ranks(t, lay, lambda b, x, r: b.emit("scale", x, by=share))
+            return self._spread(t, axis, lay)
         assert isinstance(want, int)
-        cuts = self.cuts(axis, t.shape[want])
+        extent = self.extent(t, axis, want)
 
         def step(b: Builder, x: Value, r: int) -> Value:
-            k = self.coords[r][axis]
-            return b.emit("slice", x, dim=want, start=cuts[k], stop=cuts[k + 1])
+            start, stop = self.own(axis, extent, r)
+            return b.emit("slice", x, dim=want, start=start, stop=stop)
 
         return self.on_ranks(t, lay, step)
+
+    def _spread(self, t: Tensor, axis: int, lay: Layout) -> Tensor:
+        """A whole value as a sum: every rank holds a share of it, or one of them holds it."""
+        if self.rng.random() < 0.5:
+            share = Fraction(1, self.size[axis])
+            return self.on_ranks(t, lay, lambda b, x, r: b.emit("scale", x, by=share))
+        only = int(self.rng.integers(self.size[axis]))
+        return self.on_ranks(
+            t, lay, lambda b, x, r: b.emit("scale", x, by=int(self.coords[r][axis] == only))
+        )
 
     def _from_partial(self, t: Tensor, axis: int, want: Lay, lay: Layout) -> Tensor:
         if want == "R":
@@ -221,7 +292,7 @@ class Generator:
                 t, lay, lambda b, x, r: b.emit("all_reduce", x, op="sum", **self.group(axis, r))
             )
         assert isinstance(want, int)
-        extent = t.shape[want]
+        extent = self.extent(t, axis, want)
         return self.on_ranks(
             t, lay,
             lambda b, x, r: b.emit(
@@ -235,23 +306,22 @@ class Generator:
         for axis, want in enumerate(lay):
             if want == "R" or t.lay[axis] == "P":
                 t = self.to(t, axis, "R" if want == "R" else want)
-        for axis, want in enumerate(lay):
-            t = self.to(t, axis, want)
-        for axis, want in enumerate(lay):  # making room for one cut may have undone another
-            t = self.to(t, axis, want)
+        for _ in range(2):  # making room for one cut may have undone another
+            for axis, want in enumerate(lay):
+                t = self.to(t, axis, want)
         return t
 
     def mended(self, t: Tensor, keep: Sequence[int] = ()) -> Tensor:
         """``t`` without partial sums, and with the dims in ``keep`` whole."""
-        for axis, have in enumerate(t.lay):
-            if have == "P":
+        for axis in range(len(self.size)):
+            if t.lay[axis] == "P":
                 free = [
                     d for d, n in enumerate(t.shape)
                     if d not in keep and d not in t.lay and self.can_cut(axis, n)
                 ]  # fmt: skip
                 scatter = bool(free) and self.rng.random() < 0.4
                 t = self.to(t, axis, int(self.rng.choice(free)) if scatter else "R")
-            elif have in keep:
+            elif t.lay[axis] in keep:
                 t = self.to(t, axis, "R")
         return t
 
@@ -268,13 +338,14 @@ class Generator:
             graphs.append(g)
         places = {k: self.place(lay) for k, lay in self.places.items()}
         relations = [relation_graph(self.inputs, places, r) for r in range(self.ranks)]
-        obligations = []
-        for label, t in zip(names, outputs, strict=True):
-            expected: list[Graph | None] = []
-            for r in range(self.ranks):
-                e = builder("expected")
-                v = e.input(label, t.seq.dtype, t.seq.shape)
-                expected.append(e.returns(self.place(t.lay)(e, v, r), names=(label,)))
-            partial = tuple(a for a, k in zip(self.axes, t.lay, strict=True) if k == "P")
-            obligations.append(Obligation(label, label, expected, "", partial))
+        obligations = [self._owed(k, t) for k, t in zip(names, outputs, strict=True)]
         return Problem(name, seq, Program(self.mesh, graphs), relations, obligations)
+
+    def _owed(self, label: str, t: Tensor) -> Obligation:
+        expected: list[Graph | None] = []
+        for r in range(self.ranks):
+            e = builder("expected")
+            v = e.input(label, t.seq.dtype, t.seq.shape)
+            expected.append(e.returns(self.place(t.lay)(e, v, r), names=(label,)))
+        partial = tuple(a for a, k in zip(self.axes, t.lay, strict=True) if k == "P")
+        return Obligation(label, label, expected, "", partial)

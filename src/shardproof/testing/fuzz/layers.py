@@ -6,12 +6,12 @@ sees every layer."""
 from __future__ import annotations
 
 import numpy as np
-from tests.infer.generate import Generator, Layout, Tensor
-from tests.infer.steps import Skip
-from tests.infer.steps import norm as add_norm
 
 from shardproof.ir.graph import Mesh
 from shardproof.spec.problem import Problem
+from shardproof.testing.fuzz.generate import Generator, Layout, Tensor
+from shardproof.testing.fuzz.steps import Skip
+from shardproof.testing.fuzz.steps import norm as add_norm
 
 Rng = np.random.Generator
 KINDS = ("mlp", "norm_mlp", "gated", "scatter", "shared")

@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from tests.support.programs import builder
 
 from shardproof.ir.builder import Builder
 from shardproof.ir.graph import Graph, Node, Program, Value
 from shardproof.ir.sizes import Undecided
 from shardproof.ops.base import ShapeError
 from shardproof.spec.problem import Problem
+from shardproof.testing.fuzz.build import builder
 
 Rng = np.random.Generator
 Edit = Callable[[Builder, Node, tuple[Value, ...], dict[Value, Value]], tuple[Value, ...]]
@@ -50,7 +50,8 @@ def rebuild(graph: Graph, at: int, edit: Edit) -> Graph:
         if k == at:
             outs = edit(b, n, operands, new)
         else:
-            outs = b.emit_all(n.op, *operands, name=n.outputs[0].name, **n.attrs)
+            name = n.outputs[0].name if n.outputs else ""
+            outs = b.emit_all(n.op, *operands, name=name, **n.attrs)
         if len(outs) != len(n.outputs):
             raise NoMutant
         new.update(zip(n.outputs, outs, strict=True))
@@ -97,6 +98,23 @@ def other_group(n: Node, rng: Rng) -> Edit:
     if not isinstance(group, tuple) or len(group) < 2:
         raise NoMutant
     return lambda b, n, x, new: again(b, n, x, group=tuple(reversed(n.attrs["group"])))  # type: ignore[arg-type]
+
+
+def other_peer(n: Node, rng: Rng) -> Edit:
+    """Another source, destination or tag."""
+    names = [k for k in ("src", "dst", "tag") if k in n.attrs]
+    if not names:
+        raise NoMutant
+    name, by = str(rng.choice(names)), int(rng.choice([-1, 1]))
+    return lambda b, n, x, new: again(b, n, x, **{name: n.attrs[name] + by})  # type: ignore[operator]
+
+
+def other_sizes(n: Node, rng: Rng) -> Edit:
+    """The sizes of uneven parts in reverse."""
+    names = [k for k in ("sizes", "send_sizes", "recv_sizes") if k in n.attrs]
+    if not names:
+        raise NoMutant
+    return lambda b, n, x, new: again(b, n, x, **{k: n.attrs[k][::-1] for k in names})  # type: ignore[index]
 
 
 def other_dim(n: Node, rng: Rng) -> Edit:
@@ -263,9 +281,9 @@ def transposed(n: Node, rng: Rng) -> Edit:
 
 
 MUTATIONS: tuple[Callable[[Node, Rng], Edit], ...] = (
-    drop, double, other_reduction, other_group, other_dim, other_offset, rank_zero_offset,
-    other_constant, other_kind, other_operator, other_operand, other_operand, swap_operands,
-    scale_result, add_on_each, reversed_result, transposed,
+    drop, double, other_reduction, other_group, other_peer, other_sizes, other_dim, other_offset,
+    rank_zero_offset, other_constant, other_kind, other_operator, other_operand, other_operand,
+    swap_operands, scale_result, add_on_each, reversed_result, transposed,
 )  # fmt: skip
 
 
@@ -297,6 +315,10 @@ def _ranks(problem: Problem, rank: int, rng: Rng) -> tuple[str, list[int]]:
     return "some", [r for r in every if mesh.coordinates(r)[axis] == mine]
 
 
+def _op(graph: Graph, at: int) -> str:
+    return graph.nodes[at].op if at < len(graph.nodes) else ""
+
+
 def mutant(problem: Problem, rng: Rng) -> tuple[str, Problem]:
     """One random mutant and the name of what was done.
 
@@ -313,6 +335,8 @@ def mutant(problem: Problem, rng: Rng) -> tuple[str, Problem]:
     at = int(rng.integers(len(graphs[rank].nodes)))
     rule = MUTATIONS[int(rng.integers(len(MUTATIONS)))]
     edit = rule(graphs[rank].nodes[at], rng)
+    if any(_op(graphs[k], at) != _op(graphs[rank], at) for k in ranks):
+        where, ranks = "one", [rank]  # the stages of a pipeline differ
     try:
         for k in ranks:
             graphs[k] = rebuild(graphs[k], at, edit)

@@ -1,0 +1,1 @@
+"""Verdicts of earlier runs, kept by the content that they depend on."""
