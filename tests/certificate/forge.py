@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardproof.certificate.document import MeaningRow, Proof
-from shardproof.certificate.write import proof_of
+from shardproof.certificate.write import proof_of, rearrangements
 from shardproof.collectives.match import match
 from shardproof.infer.run import Inference
 from shardproof.ir.graph import Graph, Value
@@ -63,14 +63,18 @@ def _plain(m: MeaningRow) -> bool:
     return all(isinstance(x, int) for d in m.dims for x in d)
 
 
-def _table(g: Graph, named: dict[str, int], meanings: list[MeaningRow]) -> list[int]:
-    out: dict[Value, int] = {}
+def _table(g: Graph, named: dict[str, int | None], meanings: list[MeaningRow]) -> list[int | None]:
+    out: dict[Value, int | None] = {}
     readers: dict[Value, list[Value]] = {}
     for node in g.nodes:
         for v in node.inputs:
             readers.setdefault(v, []).extend(node.outputs)
     producer = g.producers()
+    moved = rearrangements(g)
     for v in g.values():
+        if v in moved and named.get(v.name) is None:
+            out[v] = None
+            continue
         near = [named.get(v.name)]
         if v in producer:
             near += [out.get(x) for x in producer[v].inputs]

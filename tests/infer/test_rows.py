@@ -13,6 +13,7 @@ from shardproof.infer.run import Runner
 from shardproof.ir.sizes import Size, symbol
 from shardproof.lemmas import names
 from shardproof.spec.problem import Problem
+from shardproof.verify import verify
 
 Make = Callable[[Cut, Size, str], Problem]
 SIZES = {"N": 2, "w": 3, "R": 2}
@@ -72,19 +73,15 @@ def test_empty_shards(name: str) -> None:
     proved(make(uneven(0, 3, 3, 5), 2, ""), deep=True, ranges=RSTD)
 
 
-# The maximum over the one column of a rank is that column, and joins no other rank's maximum.
-LONE_MAXIMUM = pytest.mark.xfail(strict=True, reason="a maximum of one element has no interval")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("softmax", marks=LONE_MAXIMUM),
-        "layer_norm",
-        "rms_norm + silu",
-        "layer_norm_grad",
-    ],
-)
-def test_shards_of_one_column(name: str) -> None:
+@pytest.mark.parametrize("borders", [(0, 1, 3, 6), (0, 2, 3), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("silu", "gelu")])
+def test_shards_of_one_column(name: str, borders: tuple[int, ...]) -> None:
     make, _ = CASES[name]
-    assert Runner(make(uneven(0, 1, 3, 6), 2, ""), deep=True).run().holds
+    verdict = verify(make(uneven(*borders), 2, ""))
+    assert (verdict.status, verdict.certificate) == ("refines", "certificate checked")
+
+
+@pytest.mark.parametrize("fault", fused.SOFTMAX_FAULTS)
+def test_faults_over_shards_of_one_column(fault: str) -> None:
+    make, _ = CASES["softmax"]
+    refused(make(uneven(0, 1, 3, 6), 2, fault), deep=True, ranges=RSTD)

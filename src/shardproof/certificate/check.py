@@ -13,7 +13,7 @@ from typing import Any
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import Claims, Lin, Meaning, well_formed, well_formed_atoms
 from shardproof.certificate.communication import concrete
-from shardproof.certificate.discrete import Discrete
+from shardproof.certificate.discrete import LOOKUPS, Discrete
 from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
 from shardproof.certificate.extrema import over_dims
 from shardproof.certificate.fold import check_fold
@@ -22,7 +22,15 @@ from shardproof.certificate.judge import Judge
 from shardproof.certificate.products import Sum
 from shardproof.certificate.ranks import Ranks
 from shardproof.certificate.region import Region, fresh, restart
-from shardproof.certificate.rules import VIEWS, Source, meaning_source, simple, unit
+from shardproof.certificate.rules import (
+    VIEWS,
+    Moved,
+    Source,
+    Tensor,
+    meaning_source,
+    simple,
+    unit,
+)
 from shardproof.certificate.schedule import Walk, waits
 from shardproof.ir.builder import Builder
 from shardproof.ir.check import check_graph
@@ -33,6 +41,7 @@ from shardproof.ops.numbers import exact
 from shardproof.spec.problem import Problem
 
 MAX_REGIONS = 4096
+Table = dict[Value, Tensor]
 Fits = Callable[[Region, Sequence[Aff], Sum], bool]
 
 
@@ -95,6 +104,7 @@ class Checker:
         self.checked: set[Any] = set()
         self.side: int | None = None
         self.sources: dict[int, Source] = {}
+        self.moved: dict[Any, Moved] = {}
         self.mesh: Mesh | None = None
 
     def all(self) -> None:
@@ -144,8 +154,10 @@ class Checker:
 
     # ---- claims
 
-    def claim(self, table: dict[Value, Meaning], v: Value) -> Meaning:
+    def claim(self, table: Table, v: Value) -> Meaning:
         m = table[v]
+        if isinstance(m, Moved):
+            raise NotChecked(f"nothing is claimed of %{v.name}")
         if m.shape != v.shape:
             raise NotChecked(f"the claimed shape of %{v.name} is not its shape")
         self.form(m)
@@ -180,12 +192,16 @@ class Checker:
                     self.undefined.add(atom)
         self.ready.add(atom)
 
-    def no_number(self, m: Meaning) -> bool:
+    def no_number(self, m: Tensor) -> bool:
         """Whether a tensor may hold undefined contents."""
+        if isinstance(m, Moved):
+            return any(map(self.no_number, m.operands))
         return any(t.atom in self.undefined for c in m.cells for t, _ in c.lin)
 
-    def own(self, m: Meaning, key: Any, boolean: bool = False) -> bool:
+    def own(self, m: Tensor, key: Any, boolean: bool = False) -> bool:
         """Let the unknown that a claim consists of stand for the value ``key``."""
+        if isinstance(m, Moved):
+            return False
         if len(m.cells) != 1 and m.extents and all(f != 0 for f in m.extents):
             return False
         for c in m.cells:
@@ -206,7 +222,9 @@ class Checker:
                 self.differs.add(t.atom)
         return True
 
-    def source(self, m: Meaning) -> Source:
+    def source(self, m: Tensor) -> Source:
+        if isinstance(m, Moved):
+            return m.source
         found = self.sources.get(id(m))
         if found is None:
             found = self.sources[id(m)] = meaning_source(self.algebra, m)
@@ -263,16 +281,21 @@ class Checker:
         for node in graph.nodes:
             self.node("sequential", node, table)
 
-    def stated(self, graph: Graph, table: dict[Value, Meaning]) -> None:
+    def stated(self, graph: Graph, table: Table) -> None:
         """Note what lookups say of the integer inputs: they say it of the whole program."""
         inputs = {a for a, key in self.owner.items() if key[0] == "input"}
+        origin = {v: v for v in graph.inputs}
         for node in graph.nodes:
+            for v in node.outputs:  # a rearrangement of which nothing is claimed holds the same ids
+                origin[v] = v if v in table or not node.inputs else origin[node.inputs[0]]
             types = tuple(v.type for v in node.inputs)
             for rule in alg.lookup(node.op).algebra(types, node.attrs)[:1]:
                 rows = alg.rows_indexed(rule, types)
                 if rows is not None:
                     self.where = f"sequential, the index of {node.op}"
-                    self.discrete.state(rows, table[node.inputs[1]], inputs)
+                    ids = table[origin[node.inputs[1]]]
+                    if isinstance(ids, Meaning):
+                        self.discrete.state(rows, ids, inputs)
 
     def no_pieces(self, m: Meaning) -> None:
         if m.base is not None:
@@ -314,7 +337,7 @@ class Checker:
             self.equals(m, values[out])
             self.no_pieces(m)
 
-    def node(self, where: str, node: Node, table: dict[Value, Meaning]) -> None:
+    def node(self, where: str, node: Node, table: Table) -> None:
         """Check the claims about the results of one operator that is not a collective."""
         first = node.outputs[0] if node.outputs else None
         self.where = f"{where}, {node.source or (first.name if first else node.op)} ({node.op})"
@@ -330,32 +353,56 @@ class Checker:
             key: Any = (node.op, attrs, k, types, tuple(id(m) for m in operands))
             if isinstance(rule, alg.Opaque | alg.Undefined):
                 key = ("value", id(v))
+            if v not in table and isinstance(rule, VIEWS):
+                table[v] = self.rearranged(rule, operands, v, key)
+                continue
             if (key, id(table[v])) in self.checked:
                 continue
             self._result(rule, node, operands, v, table, key)
             self.checked.add((key, id(table[v])))
 
+    def rearranged(self, rule: alg.Algebra, operands: list[Tensor], v: Value, key: Any) -> Moved:
+        """A rearrangement of tensors; one of the same tensors is the same."""
+        found = self.moved.get(key)
+        if found is None:
+
+            def moved(ms: Sequence[Tensor]) -> Source:
+                out = simple(rule, [self.source(m) for m in ms], v.shape, self.algebra.assume)
+                assert out is not None
+                return out
+
+            found = self.moved[key] = Moved(moved(operands), tuple(operands))
+            base = operands[0].base
+            if base is not None and len(operands) == 1:
+                found.base, found.pieces = Moved(moved([base]), (base,)), operands[0].pieces
+        return found
+
     def _result(
-        self, rule: alg.Algebra, node: Node, operands: list[Meaning], v: Value,
-        table: dict[Value, Meaning], key: Any,
+        self, rule: alg.Algebra, node: Node, operands: list[Tensor], v: Value,
+        table: Table, key: Any,
     ) -> None:  # fmt: skip
         self.steps += 1
         try:
             self.result(rule, node, operands, v, self.claim(table, v))
         except (NotChecked, Undecided):
             # A value that nothing is claimed of is an unknown.
+            known = set(self.owner)
             if table[v].base is not None or not self.own(table[v], key):
                 raise
+            m = self.claim(table, v)
+            atoms = {t.atom for c in m.cells for t, _ in c.lin}
             if isinstance(rule, alg.Undefined):
-                self.undefined |= {t.atom for c in table[v].cells for t, _ in c.lin}
-            self.claim(table, v)
+                self.undefined |= atoms
+            elif isinstance(rule, LOOKUPS) and self.side is not None:
+                # It may leave its table, and then has no value, even if it is masked later.
+                self.undefined |= atoms - known
         # What is computed from undefined contents is undefined: they need not cancel.
-        lost = not isinstance(rule, (alg.Identity, *VIEWS)) and any(map(self.no_number, operands))
+        lost = not isinstance(rule, VIEWS) and any(map(self.no_number, operands))
         if lost and not self.no_number(table[v]):
             raise NotChecked("undefined contents that cancel")
 
     def result(
-        self, rule: alg.Algebra, node: Node, operands: list[Meaning], v: Value, m: Meaning
+        self, rule: alg.Algebra, node: Node, operands: list[Tensor], v: Value, m: Meaning
     ) -> None:
         """Check one result of one operator."""
         sources = [self.source(x) for x in operands]
@@ -376,7 +423,7 @@ class Checker:
         else:
             raise NotChecked(f"the rule {type(rule).__name__}")
 
-    def _opened(self, where: str, node: Node, table: dict[Value, Meaning]) -> None:
+    def _opened(self, where: str, node: Node, table: Table) -> None:
         """An operator by its definition: the inner values are claimed too."""
         op = alg.lookup(node.op)
         assert op.define is not None
@@ -387,16 +434,17 @@ class Checker:
         claimed = self.claims.opened[node.outputs[0]]
         inner = dict(zip(ins, (table[v] for v in node.inputs), strict=True))
         for n, row in zip(b.graph.nodes, claimed, strict=True):
-            inner.update(zip(n.outputs, row.results, strict=True))
+            inner.update(
+                (v, m) for v, m in zip(n.outputs, row.results, strict=True) if m is not None
+            )
             if row.inner is not None:
                 if alg.lookup(n.op).define is None:
                     raise NotChecked("an operator opened that has no definition")
                 self.claims.opened[n.outputs[0]] = row.inner
             self.node(f"{where}, in {node.source or node.op}", n, inner)
         for v, w in zip(node.outputs, outs, strict=True):
-            if v.type.shape != w.type.shape or table[v] is not inner[w]:
+            if v.type.shape != w.type.shape or table.setdefault(v, inner[w]) is not inner[w]:
                 raise NotChecked("a result is not that of the definition")
-            self.claim(table, v)
 
     # ---- distributed graphs
 
@@ -445,10 +493,22 @@ class Checker:
             [n.inputs[0].type for _, n in members],
         )
         done: set[Any] = set()
+        unknown = kind == "all_reduce" and self._one_unknown(first, tables, members)
         for t, (_, n), s in zip(tables, members, made, strict=True):
             m = self.claim(t, n.outputs[0])
             self.no_pieces(m)
+            if unknown:
+                continue
             if (id(m), id(s)) not in done:
                 self.steps += 1
                 self.equals(m, s)
                 done.add((id(m), id(s)))
+
+    def _one_unknown(
+        self, first: Node, tables: Sequence[dict[Value, Meaning]],
+        members: Sequence[tuple[int, Node]],
+    ) -> bool:  # fmt: skip
+        """Whether nothing is claimed of what is reduced but that it is one value on all ranks."""
+        key = ("value", id(first.outputs[0]))
+        claims = [t[n.outputs[0]] for t, (_, n) in zip(tables, members, strict=True)]
+        return all(m.base is None and self.own(m, key) for m in claims)

@@ -106,24 +106,27 @@ class Meaning:
         return tuple(f for d in self.dims for f in d)
 
 
+Row = list[Meaning | None]
+
+
 @dataclass(eq=False, slots=True)
 class Inner:
     """The meanings of the results of one inner node of an operator that was opened to its
     definition, and of what that node was opened to."""
 
-    results: list[Meaning]
+    results: Row
     inner: list[Inner] | None
 
 
 @dataclass(eq=False, slots=True)
 class Claims:
     """The meanings of the values of the sequential graph, of each evaluated distributed graph,
-    and of what fused operators are made of, by the node's first result. ``assumed`` is
-    what the coefficients themselves rest on."""
+    and of what fused operators are made of, by the node's first result. Nothing need be claimed
+    of a rearrangement. ``assumed`` is what the coefficients themselves rest on."""
 
     atoms: list[Atom]
-    sequential: dict[Value, Meaning]
-    distributed: list[dict[Value, Meaning]]
+    sequential: dict[Value, Any]
+    distributed: list[dict[Value, Any]]
     opened: dict[Value, list[Inner]] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
 

@@ -20,7 +20,9 @@ from shardproof.certificate.functions import Functions
 from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum
 from shardproof.certificate.region import Region, Split
 from shardproof.certificate.rules import (
+    Moved,
     Source,
+    Tensor,
     number,
     scaled,
     simple,
@@ -52,7 +54,7 @@ class Discrete:
         self.allowed = algebra.spans
 
     def check(
-        self, run: Checker, rule: alg.Algebra, operands: Sequence[Meaning], v: Value,
+        self, run: Checker, rule: alg.Algebra, operands: Sequence[Tensor], v: Value,
         types: Sequence[Any], m: Meaning,
     ) -> bool:  # fmt: skip
         """Check a claim that is about integers; False if it is none."""
@@ -94,7 +96,7 @@ class Discrete:
 
     # ---- integer views
 
-    def view(self, run: Checker, m: Meaning, dtype: str) -> View:
+    def view(self, run: Checker, m: Tensor, dtype: str) -> View:
         """A tensor as a function of its base, or of itself."""
         if m.base is not None:
             return run.source(m.base), m.pieces
@@ -349,8 +351,10 @@ class Discrete:
         return out
 
 
-def _constant(m: Meaning) -> int | None:
+def _constant(m: Tensor) -> int | None:
     """The integer that every element of a tensor is claimed to be; it is a function of anything."""
+    if isinstance(m, Moved):
+        return _constant(m.operands[0]) if len(m.operands) == 1 else None
     if m.base is not None or len({c.lin for c in m.cells}) != 1:
         return None
     lin = m.cells[0].lin

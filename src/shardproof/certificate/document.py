@@ -68,18 +68,19 @@ class InnerRow(Row):
     """The meanings of the results of one inner node of an opened operator, and of what that was
     opened to itself."""
 
-    results: list[int]
+    results: list[int | None]
     inner: list[InnerRow] | None = None
 
 
 class Proof(msgspec.Struct, forbid_unknown_fields=True):
-    """Tables of atoms, terms and meanings, and which meaning each value has."""
+    """Tables of atoms, terms and meanings, and which meaning each value has; none where a value
+    is a rearrangement of others."""
 
     atoms: list[AtomRow]
     terms: list[TermRow]
     meanings: list[MeaningRow]
-    sequential: list[int]
-    distributed: list[list[int]]
+    sequential: list[int | None]
+    distributed: list[list[int | None]]
     opened: list[tuple[int, int, list[InnerRow]]] = []
 
 
@@ -324,16 +325,16 @@ def _entry(table: Sequence[Any], k: int) -> Any:
     return table[k]
 
 
-def _table(g: Graph, row: list[int], made: list[Meaning]) -> dict[Value, Meaning]:
+def _table(g: Graph, row: list[int | None], made: list[Meaning]) -> dict[Value, Meaning]:
     values = list(g.values())
     if len(values) != len(row):
         raise NotChecked(f"graph {g.name} has {len(values)} values, {len(row)} have a meaning")
-    return {v: _entry(made, k) for v, k in zip(values, row, strict=True)}
+    return {v: _entry(made, k) for v, k in zip(values, row, strict=True) if k is not None}
 
 
 def _inner(rows: list[InnerRow], made: list[Meaning]) -> list[Inner]:
     return [
-        Inner([_entry(made, k) for k in r.results],
+        Inner([None if k is None else _entry(made, k) for k in r.results],
               None if r.inner is None else _inner(r.inner, made))
         for r in rows
     ]  # fmt: skip

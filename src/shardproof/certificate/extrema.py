@@ -9,11 +9,19 @@ from collections.abc import Sequence
 
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import Interval, innermost
-from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
+from shardproof.certificate.exact import (
+    Aff,
+    NotChecked,
+    const,
+    minus,
+    replace,
+    total,
+    variable,
+)
 from shardproof.certificate.products import Product, Read, Sum
 from shardproof.certificate.region import Region, digits, fresh
 from shardproof.certificate.rules import MAX_PARTS, Source
-from shardproof.ir.sizes import Size, at_least, product, smax
+from shardproof.ir.sizes import Size, at_least, div_mod, product, smax
 from shardproof.ops import base as alg
 
 
@@ -23,6 +31,9 @@ def over_dims(
     """Whether the claimed term is the maximum (minimum) of ``s`` over dims: its definition, with
     its reduction starting where the claimed interval does, is ``s`` at every index."""
     name = sole(claimed)
+    lone = all(s.shape[d % len(s.shape)] == 1 for d in a.dims)
+    if lone and (name is None or algebra.atoms[name.atom].fn != a.kind):
+        return algebra.equal(s.read(region, _with_ones(a, len(s.shape), at)), claimed, region)
     if name is None or algebra.atoms[name.atom].fn != a.kind or algebra.atoms[name.atom].attrs:
         raise NotChecked(f"the claimed value is no {a.kind}")
     dims = sorted(d % len(s.shape) for d in a.dims)
@@ -36,6 +47,16 @@ def over_dims(
         return _is_operand(algebra, name, s, dims, a.keepdim, r, at)
 
     return all(ok for _, ok in whole.visit(look, MAX_PARTS, "an extremum", region.ranges))
+
+
+def _with_ones(a: alg.Extremum, rank: int, at: Sequence[Aff]) -> list[Aff]:
+    """The index of the only element along the dims of an extremum."""
+    dims = {d % rank for d in a.dims}
+    outer = iter(at)
+    index = []
+    for d in range(rank):
+        index.append(const(0) if d in dims and not a.keepdim else next(outer))
+    return index
 
 
 def _is_operand(
@@ -85,17 +106,40 @@ def of_members(algebra: Algebra, op: str, sources: Sequence[Source]) -> Source:
         if all(x == found[0] for x in found):
             return found[0]
         names = [sole(x) for x in found]
-        first = names[0]
+        first = next((n for n in names if n is not None and algebra.atoms[n.atom].fn == op), None)
         spans: list[tuple[Size, Size]] = []
         for n in names:
-            if first is None or n is None or (n.atom, n.at) != (first.atom, first.at):
+            if first is None or n is None:
                 raise NotChecked("an extremum of unlike tensors")
-            spans.append(direct(algebra, op, n.atom, n.restr)[1:])
+            if n.atom == first.atom and n.at == first.at:
+                spans.append(direct(algebra, op, n.atom, n.restr)[1:])
+            else:
+                spans.append(_element(algebra, op, first, n))
         assert first is not None
         label = (op, first.atom, algebra.atoms[first.atom].n_free)
         return [(Product((), ((shortened(algebra, first, label, _union(spans)), 1),)), 1)]
 
     return Source(sources[0].shape, read)
+
+
+def _element(algebra: Algebra, op: str, of: Read, element: Read) -> tuple[Size, Size]:
+    """The one index at which the operand of an extremum is ``element``."""
+    direct(algebra, op, of.atom, of.restr)
+    d = algebra.atoms[of.atom]
+    ((t, c), *more) = d.operands[0]
+    v = fresh()
+    operand = algebra.read(t, [*of.at, variable(v)])
+    if more or c != 1 or (operand.atom, operand.restr) != (element.atom, element.restr):
+        raise NotChecked("an extremum of unlike tensors")
+    for a, b in zip(operand.at, element.at, strict=True):
+        stride = dict(a[1]).get(v)
+        gap = minus(b, replace(a, {v: const(0)}))
+        if stride is None or gap[1]:
+            continue
+        at, rest = div_mod(gap[0], stride)
+        if rest == 0 and [replace(x, {v: const(at)}) for x in operand.at] == list(element.at):
+            return at, at + 1
+    raise NotChecked("an extremum of unlike tensors")
 
 
 def direct(algebra: Algebra, op: str, atom: int, restr: Sequence[Interval]) -> Interval:

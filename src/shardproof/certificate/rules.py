@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from itertools import product as choices
+from typing import Union
 
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import IOTA, Meaning
+from shardproof.certificate.claims import IOTA, Meaning, Piece
 from shardproof.certificate.exact import (
     Aff,
     Coef,
@@ -32,7 +33,7 @@ from shardproof.ir.sizes import Poly, Size, at_least
 from shardproof.ops import base as alg
 
 MAX_PARTS = 4096
-VIEWS = (alg.Reshape, alg.Permute, alg.Slice, alg.Concat, alg.Expand)
+VIEWS = (alg.Identity, alg.Reshape, alg.Permute, alg.Slice, alg.Concat, alg.Expand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,24 @@ class Source:
 
     shape: tuple[Size, ...]
     read: Callable[[Region, Sequence[Aff]], Sum]
+
+
+@dataclass(eq=False, slots=True)
+class Moved:
+    """A rearrangement of tensors, of which nothing is claimed: it is read through. ``base`` and
+    ``pieces`` as for a :class:`Meaning`."""
+
+    source: Source
+    operands: tuple[Tensor, ...]
+    base: Moved | None = None
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        return self.source.shape
+
+
+Tensor = Union[Meaning, Moved]  # noqa: UP007 - used at run time
 
 
 def meaning_source(algebra: Algebra, m: Meaning) -> Source:
@@ -236,8 +255,6 @@ def simple(
     assume: Callable[[str], None],
 ) -> Source | None:
     """The result of operators whose value is a sum of products of their operands'."""
-    if isinstance(a, alg.Identity):
-        return sources[0]
     if isinstance(a, VIEWS):
         return _viewed(a, sources, shape)
     match a:
@@ -259,6 +276,8 @@ def simple(
 
 def _viewed(a: alg.Algebra, sources: Sequence[Source], shape: tuple[Size, ...]) -> Source:
     match a:
+        case alg.Identity():
+            return sources[0]
         case alg.Reshape():
             return reshaped(sources[0], a.shape)
         case alg.Permute():

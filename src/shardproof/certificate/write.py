@@ -20,12 +20,14 @@ from shardproof.certificate.document import (
     Proof,
     TermRow,
 )
+from shardproof.certificate.rules import VIEWS
 from shardproof.infer.blocks import Lin, Term, Val
 from shardproof.infer.rename import Renaming
 from shardproof.infer.run import Inference
-from shardproof.ir.graph import Graph, Node
+from shardproof.ir.graph import Graph, Node, Value
 from shardproof.ir.printer import format_attr, print_graph
 from shardproof.ir.sizes import Size
+from shardproof.ops.base import lookup
 from shardproof.spec.problem import Problem
 
 
@@ -113,7 +115,10 @@ class _Writer:
         inf = self.inf
         graphs = [inf.problem.sequential, *inf.problem.distributed.graphs]
         envs = [inf.sequential, *inf.env]
-        tables = [[self.value(e[v]) for v in g.values()] for g, e in zip(graphs, envs, strict=True)]
+        tables = [
+            [self.maybe(e, v, moved) for v in g.values()]
+            for g, e, moved in zip(graphs, envs, map(rearrangements, graphs), strict=True)
+        ]
         opened = []
         for k, g in enumerate(graphs):
             for j, node in enumerate(g.nodes):
@@ -138,6 +143,12 @@ class _Writer:
         ]
         return Proof(rows, self.terms, self.meanings, tables[0], tables[1:], opened)
 
+    def maybe(self, env: Any, v: Value, moved: dict[Value, Node]) -> int | None:
+        """The meaning of a value; none if it is a rearrangement that makes no new name."""
+        if v in moved and _names(env[v]) <= {a for x in moved[v].inputs for a in _names(env[x])}:
+            return None
+        return self.value(env[v])
+
     def record(self, node: Node) -> tuple[list[Any] | None, list[Renaming]]:
         """What a node was opened to, and the renamings that make another's record its own."""
         opened = self.inf.opened
@@ -158,6 +169,7 @@ class _Writer:
         return out
 
     def value(self, v: Val) -> int:
+        """The number of a meaning in the table."""
         found = self._values.get(id(v))
         if found is not None:
             return found[1]
@@ -193,6 +205,21 @@ class _Writer:
     @staticmethod
     def box(x: Any) -> list[int | str]:
         return [_size(s) for s in x]
+
+
+def rearrangements(graph: Graph) -> dict[Value, Node]:
+    """The results that are rearrangements, with their nodes."""
+    out: dict[Value, Node] = {}
+    for n in graph.nodes:
+        if len(n.outputs) == 1 and n.inputs and "group" not in n.attrs:
+            rule = lookup(n.op).algebra(tuple(v.type for v in n.inputs), n.attrs)[0]
+            if isinstance(rule, VIEWS):
+                out[n.outputs[0]] = n
+    return out
+
+
+def _names(v: Val) -> set[int]:
+    return {t.atom for c in v.cells for t, _ in c.lin}
 
 
 def _end(x: Size | None) -> int | str | None:

@@ -17,11 +17,12 @@ from shardproof.infer import blocks, integers, views
 from shardproof.infer.blocks import Box, Cell, Lin, Term, Unsupported, Val
 from shardproof.infer.coef import ONE, Coef, from_size, ratio
 from shardproof.infer.discrete import Discrete
+from shardproof.infer.extrema import as_parts
 from shardproof.infer.factors import align_all
 from shardproof.infer.fold import Folder
 from shardproof.infer.integers import Guards
 from shardproof.infer.labels import bring_together, project
-from shardproof.infer.lookups import Lookups
+from shardproof.infer.lookups import Lookups, OutOfTable
 from shardproof.infer.naming import IOTA, Instance, Table
 from shardproof.infer.products import Products
 from shardproof.infer.rows import Rows
@@ -43,8 +44,8 @@ class Evaluator:
         self.fired: dict[str, int] = {}
         self.deep = deep
         self.products = Products(self.table, self.fired, deep=deep, multiplied=multiplied)
-        self.guards = Guards(self.products)
         self.known = self.products.known
+        self.guards = Guards(self.products)
         self.folder = Folder(self.table, self.products)
         self.rows = Rows(self.products, self.folder)
         self.lookups = Lookups(self.table, self.products, self.guards, self.folder)
@@ -102,9 +103,16 @@ class Evaluator:
             result: Val = rule(algebra, list(operands), out)
         except (Unsupported, Undecided, ZeroDivisionError) as e:
             result = self.opaque(algebra, operands, out, str(e))
+            if isinstance(e, OutOfTable):
+                self._stops(result)
         if self.undefined and not isinstance(algebra, VIEWS):
             return self._keep_undefined(operands, result, out, before)
         return result
+
+    def _stops(self, v: Val) -> None:
+        """A distributed lookup outside of its table has no value, even if all of it is masked
+        later. Where the sequential program does the same, it is said to be inside."""
+        self.undefined.update(t.atom for t in _terms(v) if self.table.is_foreign(t.atom))
 
     def _keep_undefined(
         self, operands: Sequence[Val], result: Val, out: TensorType, before: int
@@ -120,6 +128,11 @@ class Evaluator:
         if self._reads_undefined(t.atom for t in _terms(result)):
             return result
         return self._undefined(alg.Undefined(), [], out)
+
+    def keep_undefined(self, operands: Sequence[Val], results: Sequence[Val]) -> None:
+        """Mark unknowns that a collective made of undefined contents."""
+        if self._reads_undefined(t.atom for v in operands for t in _terms(v)):
+            self.undefined.update(t.atom for v in results for t in _terms(v))
 
     def _reads_undefined(self, atoms: Iterable[int]) -> bool:
         return any(a in self.undefined for a in atoms)
@@ -329,9 +342,10 @@ class Evaluator:
     def join_extrema(self, kind: str, terms: Sequence[Term]) -> Term:
         """Maximum of maxima (minimum of minima) over parts of one reduction: the parts must cover
         an interval; overlap does no harm. A maximum inside another function does not join."""
-        first, rest = terms[0], terms[1:]
-        if all(t == first for t in rest):
-            return first
+        if all(t == terms[0] for t in terms[1:]):
+            return terms[0]
+        terms = as_parts(self.table, kind, terms)
+        first = terms[0]
         if len(first.restr) != 1 or first.restr[0][0][0] != kind:
             raise Unsupported("an extremum over unlike pieces")
         label = first.restr[0][0]

@@ -35,6 +35,10 @@ from shardproof.ir.sizes import Size, at_least
 from shardproof.lemmas import names as lemmas
 
 
+class OutOfTable(Unsupported):
+    """An index is not shown to stay inside its table."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Gather:
     """``x`` read at ``index`` along ``dim`` (label "v"); the other dims of ``x``, the dims of the
@@ -108,10 +112,10 @@ class Lookups:
         """The index as pieces that all stay inside ``[0, rows)``."""
         index, pieces = self.stated(ids, rows)
         if not pieces:
-            raise Unsupported("no index is inside the table")
+            raise OutOfTable("no index is inside the table")
         for p in pieces:
             if not in_table(p, rows):
-                raise Unsupported(
+                raise OutOfTable(
                     f"the index may leave the table: {_show(p)} for a table of {rows} rows"
                 )
         return Index(index.base, pieces)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 
 from shardproof.lemmas import guards, lookups, ranks, rows, sums
 from shardproof.lemmas.base import KINDS, PROOFS, Lemma, declared
+from shardproof.lemmas.derived import DERIVED
+from shardproof.lemmas.smt import GOALS
 
 GROUPS = (
     ("Sums, partial sums, extrema", sums),
@@ -45,7 +48,11 @@ def page(lemma: Lemma, width: int = 80) -> list[str]:
         lines.append("")
     lines += ["Why it is sound", *_fill(lemma.why, width, "  "), ""]
     lines += [f"Class {lemma.kind}", *_fill(KINDS[lemma.kind], width, "  "), ""]
-    lines += [f"Proof: {_proof(lemma)}", *_fill(PROOFS[lemma.proof], width, "  "), ""]
+    why = [] if lemma.proof == "algebra" and lemma.name in GOALS else [PROOFS[lemma.proof]]
+    lines += [f"Proof: {_proof(lemma)}", *(x for y in why for x in _fill(y, width, "  ")), ""]
+    for k, goal in enumerate(GOALS.get(lemma.name, ()), 1):
+        lines += [f"Z3, goal {k} ({goal.about}): no values satisfy"]
+        lines += [*(x for text in goal.lines for x in _fill(text, width, "    ")), ""]
     return [*lines, f"Source: {lemma.source}"]
 
 
@@ -57,6 +64,9 @@ def markdown() -> str:
         "All identities that inference may use. `shardproof explain lemma:NAME` prints one.", "",
         "Class: " + " ".join(f"*{k}*: {v}" for k, v in KINDS.items()), "",
         "Proof: " + " ".join(f"*{k}*: {v}" for k, v in PROOFS.items()), "",
+        ("*Z3*: Z3 finds no values, of any size, for which the lemma fails; sums over intervals by "
+        "induction. The goals are listed; a line marked `; condition` is a side condition, without "
+        "which there are such values."), "",
         "| lemma | class | proof | random values | broken side condition |",
         "| --- | --- | --- | --- | --- |",
     ]  # fmt: skip
@@ -71,6 +81,11 @@ def markdown() -> str:
         for lemma in known().values():
             if lemma.draw.__module__ == module.__name__:
                 out += ["", *_section(lemma)]
+    out += ["", "## Facts that several lemmas give together"]
+    for name, goals in DERIVED.items():
+        out += ["", f"### {name}"]
+        for goal in goals:
+            out += ["", f"Z3, {goal.about}:", "", *_indented(goal.lines)]
     return "\n".join([*out, ""])
 
 
@@ -84,12 +99,23 @@ def _section(lemma: Lemma) -> list[str]:
     if lemma.conditions:
         out += ["", *(f"- {c.text} (`{c.where}`)" for c in lemma.conditions)]
         out += ["", f"Without this the sides differ: {lemma.instance}."]
+    for goal in GOALS.get(lemma.name, ()):
+        out += ["", f"Z3, {goal.about}:", "", *_indented(goal.lines)]
     return out
 
 
 def _proof(lemma: Lemma) -> str:
-    cases = lemma.prove()
-    return f"{lemma.proof}, {cases} cases" if cases else lemma.proof
+    cases, goals = lemma.prove(), len(GOALS.get(lemma.name, ()))
+    text = f"{lemma.proof}, {cases} cases" if cases else lemma.proof
+    if not goals:
+        return text
+    # What only the law of a function carries is proved from that law by Z3.
+    shown = "" if lemma.proof == "algebra" else f"{text}; "
+    return f"{shown}Z3 for any size, {goals} goal{'s' if goals > 1 else ''}"
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {x}" for x in lines]
 
 
 def _sentence(text: str) -> str:

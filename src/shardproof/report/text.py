@@ -7,13 +7,12 @@ The shape of a finding:
       --> model_tp.py:88 in forward      distributed: gelu = gelu
        |
     88 | y = gelu(h)
-       |
+       |     ^^^^^^^ found: gelu of a partial value
       ::: model.py:40 in forward         sequential: gelu = gelu
        |
     40 | y = gelu(h)
-       |
-       = expected: gelu(seq.h)
-       = found:    gelu of a partial value
+       |     ------- expected: gelu(seq.h)
+       = affects: y
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from shardproof.report.diagnostic import Counterexample, Finding, OutputRelation, Span, Verdict
+from shardproof.report.snippet import snippet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -180,12 +180,19 @@ class _Report:
         )
         yield from self.wrapped(f.message, "  ")
         gutter = self.gutter(f)
-        if f.primary is not None:
-            yield from self.span(f.primary, "-->", gutter)
-        if f.secondary is not None:
-            yield from self.span(f.secondary, ":::", gutter)
+        said = []
+        for s, arrow, label, text in (
+            (f.primary, "-->", "found", f.found),
+            (f.secondary, ":::", "expected", f.expected),
+        ):
+            if s is not None:
+                under = s.label or (f"{label}: {text}" if text else "")
+                under = under if s.label or self.fits(under, s, gutter) else ""
+                said += [label] if under and not s.label else []
+                yield from self.span(s, under, arrow, gutter)
         for label, text in _facts(f):
-            yield from self.fact(label, text, gutter)
+            if label not in said:
+                yield from self.fact(label, text, gutter)
         yield from self.operands(f, gutter)
         if f.affected:
             yield from self.fact("affects", self.shortened(f.affected), gutter)
@@ -201,19 +208,21 @@ class _Report:
         lines = [s.line for s in (f.primary, f.secondary) if s is not None and s.code]
         return max([len(str(n)) for n in lines] + [2])
 
-    def span(self, s: Span, arrow: str, gutter: int) -> Iterator[Line]:
+    def fits(self, label: str, s: Span, gutter: int) -> bool:
+        """Whether a label has room on one line behind or below the mark of a snippet."""
+        return bool(s.code) and len(label) <= self.width - gutter - 4
+
+    def span(self, s: Span, label: str, arrow: str, gutter: int) -> Iterator[Line]:
         where = f"{s.file}:{s.line}" if s.file else "no source line known"
         where += f" in {s.function}" if s.function else ""
         yield from self.wrapped(where, f"{' ' * gutter}{arrow} ", "cyan", " " * (gutter + 4))
         node = f"{s.graph} node {s.node}" + (f" ({s.op})" if s.op and s.op != s.node else "")
         yield from self.wrapped(node, f"{' ' * gutter} |  ")
+        mark, style = ("^", "red") if arrow == "-->" else ("-", "cyan")
         if s.code:
-            code = s.code.strip()
-            room = self.width - gutter - 4
-            code = code if len(code) <= room else code[: room - 3] + "..."
-            yield f"{s.line:>{gutter}} |  {code}", "bold"
-        if s.label:
-            yield from self.wrapped(f"^ {s.label}", f"{' ' * gutter} |  ", "red")
+            yield from snippet(s, label, (mark, style), gutter, self.width)
+        elif label:
+            yield from self.wrapped(f"{mark} {label}", f"{' ' * gutter} |  ", style)
 
     def fact(self, label: str, text: str, gutter: int) -> Iterator[Line]:
         yield from self.wrapped(f"{label}: {text}", f"{' ' * gutter} = ", "", " " * (gutter + 5))
