@@ -83,6 +83,7 @@ def check_twin(name: str, make: Any) -> dict[str, Any]:
         "planted": [f"{relative(fault.file)}:{r.start}" for r in fault.planted],
         "carries": [f"{relative(fault.file)}:{r.start}" for r in fault.carries],
         "right": blame(verdict, fault),
+        "findings": len(verdict.findings),
         "fix": first.fix if first is not None else "",
         "fix_verified": first.fix_verified if first is not None else False,
         "check_seconds": time.process_time() - start,

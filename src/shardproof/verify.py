@@ -15,7 +15,7 @@ from shardproof.certificate.agree import certify
 from shardproof.certificate.write import write
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.evidence import Evidence
-from shardproof.diagnose.findings import Findings
+from shardproof.diagnose.findings import Findings, only_unreduced
 from shardproof.diagnose.fixes import FixSearch
 from shardproof.infer.run import Inference, infer
 from shardproof.partial import Watched, interruptible
@@ -117,16 +117,35 @@ def _decided(
 def _infer(
     problem: Problem, fixed: dict[str, float] | None, replay: bool, clock: Clock, say: Progress
 ) -> Inference:
-    """Inference with fused operators as they are and, where that proves nothing, opened, unless
-    a run shows that there is nothing to prove."""
-    inf = infer(problem, fixed=fixed, progress=say)
+    """Inference with operators as they are and, where that does not prove everything, with
+    products of sums multiplied out, and with fused operators opened, unless a run shows that
+    there is nothing to prove. What only lacks a reduction is told from the products."""
+    inf = plain = infer(problem, fixed=fixed, progress=say)
     clock.lap("inference")
-    if inf.holds or _protocol_error(inf) or (replay and differing_as_given(problem, fixed)):
+    if plain.holds or _protocol_error(plain):
+        return plain
+    if _leaves_sums(plain):
+        say("products of sums, multiplied out")
+        other = infer(problem, fixed=fixed, multiplied=True, progress=say)
+        clock.lap("inference")
+        if other.holds:
+            return other
+        inf = other if _proved(other) > _proved(plain) and only_unreduced(other) else plain
+    if replay and differing_as_given(problem, fixed):
         return inf
     say("fused operators by their definitions")
     deep = infer(problem, fixed=fixed, deep=True, progress=say)
     clock.lap("inference")
     return deep if deep.holds else inf
+
+
+def _leaves_sums(inf: Inference) -> bool:
+    """Whether an output that is not proved came out as a sum of several values."""
+    return any(len(c.lin) > 1 for j in inf.judged if not j.holds and j.found for c in j.found.cells)
+
+
+def _proved(inf: Inference) -> int:
+    return sum(j.holds for j in inf.judged)
 
 
 def verify_for_all(

@@ -229,7 +229,7 @@ class Classifier:
         ev = self.inf.evaluator
         want = describe(ev, expected)
         a, b = _atoms(found), _atoms(expected)
-        if self.facts.partials(found) and a == b:
+        if self.facts.unreduced(found, expected):
             return Cause(
                 "SP121" if partial_name == "gradient" else "SP110",
                 f"%{place[1].name} is only a partial sum on each rank; a later reduction over "

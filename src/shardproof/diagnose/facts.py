@@ -128,6 +128,18 @@ class Facts:
         """Terms that are sums over a part of a reduction."""
         return tuple((t, k) for t, k in _terms(v) if is_partial(t) and self._known(t))
 
+    def unreduced(self, found: Val, expected: Val) -> bool:
+        """Whether ``found`` is the expected value, but only a part of its sum."""
+        if not self.partials(found):
+            return False
+        plain = [{t.atom for t, _ in _terms(v)} for v in (found, expected)]
+        return plain[0] == plain[1] or self._summands(found) == self._summands(expected)
+
+    def _summands(self, v: Val) -> set[tuple[int, Coef]]:
+        """The values that a value is a sum of, with named sums opened."""
+        flatten = self.inf.evaluator.folder.flatten
+        return {(t.atom, k) for c in v.cells for t, k in flatten(c.lin) or c.lin}
+
     def _known(self, t: Term) -> bool:
         """Whether a restricted reduction is one of the sequential program."""
         return any(self.table.full(label) is not None for label, _, _ in t.restr)

@@ -11,7 +11,6 @@ from shardproof.diagnose.near import site_node
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.diagnose.ways import Ways, node_name
-from shardproof.infer.blocks import Val
 from shardproof.infer.describe import describe
 from shardproof.infer.run import Inference, Judged
 from shardproof.ir.graph import Node, Origin, Value
@@ -60,19 +59,14 @@ class Findings:
         place = (j.graph, value)
         wrong = suspects(self.inf.evaluator.table, j.found, j.expected)
         sites = self.tracer.sites(place, wrong)
-        if self.facts.oddity(j.found) is None or not sites or self._unreduced(j.found, j.expected):
+        plain = self.facts.oddity(j.found) is None
+        if plain or not sites or self.facts.unreduced(j.found, j.expected):
             self._add_output(j, place, merged)
             return
         site = sites[0]
         cause = self.classifier.classify(site)
         key = (cause.code, node_name(site.node, site.value))
         self._merge(merged, key, site.order, self._dress(site, cause), j)
-
-    def _unreduced(self, found: Val, expected: Val) -> bool:
-        """Whether an output is the declared value, but only a part of its sum."""
-        atoms = {t.atom for c in found.cells for t, _ in c.lin}
-        wanted = {t.atom for c in expected.cells for t, _ in c.lin}
-        return atoms == wanted and bool(self.facts.partials(found))
 
     def _add_output(
         self, j: Judged, place: Place, merged: dict[object, tuple[int, Finding]]
@@ -195,6 +189,15 @@ class Findings:
                 if node is not None and not self.inf.evaluator.table.is_foreign(t.atom):
                     return span("sequential", node, None)
         return None
+
+
+def only_unreduced(inf: Inference) -> bool:
+    """Whether all that fails are outputs of which each rank holds its part of the right sum."""
+    facts = Facts(inf)
+    return all(
+        j.holds or (j.found and j.expected and facts.unreduced(j.found, j.expected))
+        for j in inf.judged
+    )
 
 
 def span(graph: str, node: Node | None, value: Value | None, label: str = "") -> Span | None:

@@ -39,11 +39,11 @@ MAX_SPREAD = 144
 class Evaluator:
     """Meaning of operators over one naming table."""
 
-    def __init__(self, *, deep: bool = False) -> None:
+    def __init__(self, *, deep: bool = False, multiplied: bool = False) -> None:
         self.table = Table()
         self.fired: dict[str, int] = {}
         self.deep = deep
-        self.products = Products(self.table, self.fired, deep=deep)
+        self.products = Products(self.table, self.fired, deep=deep, multiplied=multiplied)
         self.known = self.products.known
         self.guards = Guards(self.products)
         self.folder = Folder(self.table, self.products)

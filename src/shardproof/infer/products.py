@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from math import prod
 from typing import Any
 
 from shardproof.infer.blocks import Box, Lin, Term, Unsupported
@@ -39,9 +40,11 @@ MAX_SINGLE = 6
 class Products(Simplifier):
     """Product algebra over a naming table."""
 
-    def __init__(self, table: Table, fired: dict[str, int], *, deep: bool = False) -> None:
+    def __init__(
+        self, table: Table, fired: dict[str, int], *, deep: bool = False, multiplied: bool = False
+    ) -> None:
         super().__init__(table)
-        self.fired, self.deep = fired, deep
+        self.fired, self.deep, self.multiplied = fired, deep, multiplied
         table.fired = fired
         self.known = Known()
 
@@ -82,10 +85,28 @@ class Products(Simplifier):
     def _opened(
         self, operands: Sequence[tuple[Lin, Fraction]], lo: Box, hi: Box
     ) -> list[tuple[Lin, Fraction]]:
-        """Where a guard takes part, look into named sums that hold guards, so that they meet."""
-        if not any(self._is_indicator(t.atom) for lin, _ in operands for t, _ in lin):
+        """Where a guard takes part, look into named sums that hold guards, so that they meet.
+        Where products are multiplied out look into all: partial sums of several summands have no
+        common name, and meet those of a named sum only term by term."""
+        guarded = any(self._is_indicator(t.atom) for lin, _ in operands for t, _ in lin)
+        if not guarded and not self.multiplied:
             return list(operands)
-        return [(self.open_guards(lin) if e == 1 else lin, e) for lin, e in operands]
+        opener = self._summands if self.multiplied else self.open_guards
+        opened = [(opener(lin) if e == 1 else lin, e) for lin, e in operands]
+        few = prod(len(lin) for lin, _ in opened) <= MAX_TERMS
+        return opened if guarded or few else list(operands)
+
+    def _summands(self, lin: Lin, depth: int = 4) -> Lin:
+        """The combination with named sums replaced by their summands."""
+        out: list[tuple[Term, Coef]] = []
+        for t, c in lin:
+            d = None if t.atom in self.table.closed or t.restr else self.table.definition(t.atom)
+            if not depth or d is None or d.fn != "lin":
+                out.append((t, c))
+            else:
+                inner = tuple((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
+                out.extend(self._summands(inner, depth - 1))
+        return lincomb(self.table, out)
 
     def _is_indicator(self, atom: int) -> bool:
         a = self.table.atoms[atom]

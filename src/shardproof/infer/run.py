@@ -73,11 +73,12 @@ class Runner:
         *,
         fixed: dict[str, float] | None = None,
         deep: bool = False,
+        multiplied: bool = False,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self.problem = problem
         self.fixed = fixed or {}
-        self.ev = Evaluator(deep=deep)
+        self.ev = Evaluator(deep=deep, multiplied=multiplied)
         self.collect = Collect(self.ev)
         self.unknown: dict[str, int] = {}
         self.progress = progress or (lambda text: None)
@@ -338,17 +339,27 @@ def infer(
     *,
     fixed: dict[str, float] | None = None,
     deep: bool = False,
+    multiplied: bool = False,
     symbolic_ranks: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Inference:
-    """Infer the meaning of every distributed value and judge the obligations."""
+    """Infer the meaning of every distributed value and judge the obligations.
+
+    Args:
+        deep: fused operators are taken by their definitions.
+        multiplied: products of sums are multiplied out.
+        symbolic_ranks: ranks that run one program are first taken as one, with its rank open.
+    """
+    options: dict[str, Any] = {
+        "fixed": fixed, "deep": deep, "multiplied": multiplied, "progress": progress,
+    }  # fmt: skip
     if symbolic_ranks and not problem.distributed.spmd and len(problem.distributed.graphs) > 1:
         folded = _folded(problem)
         if folded is not None:
-            done = Runner(folded, fixed=fixed, deep=deep, progress=progress).run()
+            done = Runner(folded, **options).run()
             if done.holds:
                 return done
-    return Runner(problem, fixed=fixed, deep=deep, progress=progress).run()
+    return Runner(problem, **options).run()
 
 
 def _folded(problem: Problem) -> Problem | None:
