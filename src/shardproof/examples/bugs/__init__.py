@@ -12,7 +12,11 @@ import importlib
 
 from shardproof.examples.bugs.base import Bug
 
-FAMILIES = ("partial_gradients",)
+FAMILIES = (
+    "partial_gradients",
+    "wrong_backward",
+    "partial_forward",
+)
 
 
 def all_bugs() -> dict[str, Bug]:
