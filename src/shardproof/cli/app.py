@@ -38,6 +38,8 @@ def check(
     matrix: Annotated[Sequence[str], Parameter(negative="", consume_multiple=True)] = (),
     cache: Annotated[str, Parameter(negative="")] = ".shardproof_cache",
     no_cache: Annotated[bool, Parameter(negative="")] = False,
+    report: str | None = None,
+    model_explorer: str | None = None,
     debug: Debug = False,
 ) -> int:
     """Check one Spec, or one for every configuration of a matrix, and report the verdict.
@@ -59,12 +61,15 @@ def check(
             extents as arguments.
         cache: The folder in which verdicts are kept by the content of what they are about.
         no_cache: Decide everything anew, and keep nothing.
+        report: Write the report to this folder: report.json and the page index.html.
+        model_explorer: Write both graphs to this folder for Model Explorer.
     """
     from shardproof.cli.check import check_target
 
     return check_target(
         target, json=json, full=full, replay=replay, for_all=for_all, certificate=certificate,
         output=output, github=github, matrix=matrix, cache=None if no_cache else cache,
+        report=report, model_explorer=model_explorer,
     )  # fmt: skip
 
 
@@ -106,6 +111,18 @@ def trace(
 
 
 @app.command
+def report(folder: str, /, *, debug: Debug = False) -> int:
+    """Make the pages of a report again from its JSON files.
+
+    Args:
+        folder: A folder written by `shardproof check --report`.
+    """
+    from shardproof.cli.report import render_report
+
+    return render_report(folder)
+
+
+@app.command
 def explain(topic: str = "", /, *, debug: Debug = False) -> int:
     """Explain a finding code (SP110) or an operator (op:matmul); alone, list the codes.
 
@@ -115,6 +132,27 @@ def explain(topic: str = "", /, *, debug: Debug = False) -> int:
     from shardproof.cli.explain import explain_topic
 
     return explain_topic(topic)
+
+
+@app.command
+def init(
+    folder: str = ".",
+    /,
+    *,
+    output: str = "check_first.py",
+    force: Annotated[bool, Parameter(negative="")] = False,
+    debug: Debug = False,
+) -> int:
+    """Look at a repository, without running anything of it, and write a first check file.
+
+    Args:
+        folder: The root of the repository.
+        output: The name of the file that is written there.
+        force: Write over a file that is there already.
+    """
+    from shardproof.cli.init import init as run
+
+    return run(folder, output, force=force)
 
 
 @app.command

@@ -12,7 +12,9 @@ from pathlib import Path
 from shardproof.cache.store import Cache
 from shardproof.cli import outputs
 from shardproof.cli.matrix import configurations, no_argument
+from shardproof.cli.report import Folders
 from shardproof.cli.target import Target, find_target
+from shardproof.diagnose.evidence import Evidence
 from shardproof.errors import InputError
 from shardproof.partial import Interrupted
 from shardproof.report.diagnostic import Verdict
@@ -34,15 +36,23 @@ class Options:
     for_all: str | None = None
     certificate: Callable[[bytes], object] | None = None
     cache: Cache | None = None
+    folders: Folders | None = None
+
+    @property
+    def observe(self) -> Callable[[Evidence], object] | None:
+        """Takes what a verdict is made from, where a report wants it."""
+        return self.folders.observe if self.folders is not None and self.folders.wanted else None
 
 
 def check_target(
     target: str, *, json: str | None, full: bool, replay: bool, for_all: str | None = None,
     certificate: str | None = None, output: Sequence[str] = (), github: bool | None = None,
-    matrix: Sequence[str] = (), cache: str | None = None,
+    matrix: Sequence[str] = (), cache: str | None = None, report: str | None = None,
+    model_explorer: str | None = None,
 ) -> int:  # fmt: skip
     """Check, report, and return the exit code of the run."""
     to = outputs.destinations(output, json)
+    folders = Folders(report, model_explorer)
     if certificate is not None:
         outputs.check_writable(Path(certificate), "--certificate")
     keep = None if certificate is None else partial(write_whole, Path(certificate))
@@ -50,7 +60,7 @@ def check_target(
         raise no_argument("--certificate")
     wanted = configurations(matrix)
     on_github = outputs.on_github(github)
-    options = Options(replay, for_all, keep, Cache(Path(cache) if cache else None))
+    options = Options(replay, for_all, keep, Cache(Path(cache) if cache else None), folders)
     run = Run(target, file=target.rpartition(":")[0])
     try:
         found = find_target(target)
@@ -61,26 +71,29 @@ def check_target(
                 _matrix(run, found, wanted, options, show)
             else:
                 run.outcomes.append(_outcome(found, {}, options, show))
+                _write(options, run.outcomes[0], show)
     except InputError as error:
         run.outcomes.append(Outcome(error=str(error)))
         outputs.report_error(error, run, to, on_github)
         raise
     outputs.report(run, to, full=full, github=on_github)
+    folders.finish(run)
     return run.exit_code
 
 
 def check_spec(spec: Spec, options: Options, show: Callable[[str], None]) -> Verdict:
     """Decide one Spec, or take its verdict from the cache."""
 
-    def decide() -> Verdict:
+    own = type(spec).check is not Spec.check  # a user's way of deciding, of unknown content
+    if options.cache is None or options.certificate or options.observe or own:
         return spec.check(
             replay=options.replay, for_all=options.for_all, certificate=options.certificate,
-            progress=show,
+            observe=options.observe, progress=show,
         )  # fmt: skip
 
-    own = type(spec).check is not Spec.check  # a user's way of deciding, of unknown content
-    if options.cache is None or options.certificate is not None or own:
-        return decide()
+    def decide() -> Verdict:
+        return spec.check_as_given(replay=options.replay, for_all=options.for_all, progress=show)
+
     show("reading graphs")
     start = time.process_time()
     problem = spec.resolve()
@@ -88,7 +101,10 @@ def check_spec(spec: Spec, options: Options, show: Callable[[str], None]) -> Ver
     asked = (options.replay, options.for_all)
     verdict = options.cache.verdict(problem, spec.fixed_values, asked, decide)
     verdict.seconds = {**verdict.seconds, "reading": reading}
-    return verdict
+    if options.for_all is not None:
+        return verdict
+    # What holds for unequal counts does not follow from the content of these graphs.
+    return spec.tried_unevenly(verdict, replay=options.replay, progress=show)
 
 
 def _matrix(
@@ -107,6 +123,7 @@ def _matrix(
             run.outcomes.append(outcome)
             if outcome.verdict is not None:
                 outcome.verdict.name = f"{outcome.verdict.name} {label}"
+                _write(options, outcome, say)
                 if outcome.verdict.interrupted:
                     run.outcomes += [Outcome(rest, error=NO_REST) for rest in wanted[k + 1 :]]
                     return
@@ -134,3 +151,11 @@ def _outcome(target: Target, extents: dict[str, int], options: Options, show: Sh
     except KeyboardInterrupt:
         verdict = Verdict(target.name, "unproved", interrupted=stage)
     return Outcome(extents, verdict, "", time.perf_counter() - start)
+
+
+def _write(options: Options, outcome: Outcome, show: Show) -> None:
+    """Write the report of a configuration, where one is wanted."""
+    if options.observe is not None and options.folders is not None:
+        if show is not None:
+            show("writing the report")
+        options.folders.write(outcome)

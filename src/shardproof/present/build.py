@@ -120,7 +120,7 @@ class _Build:
             if id(f) in located:
                 site, cause = located[id(f)]
                 secondary = secondary_node(self.evidence, cause, tracer)
-                view.picture = pictures.of(site, tracer, secondary)
+                view.picture = pictures.of(site, f.ranks, tracer, secondary)
                 view.graph, view.row = self._found(site.rank, site.value)
             if id(f) in changes:
                 site, change = changes[id(f)]

@@ -19,7 +19,7 @@ from shardproof.report.view import Heat
 from shardproof.spec.problem import Obligation
 
 EDGE = 16
-RANKS = 4
+RANKS = 2
 
 
 def heats(evidence: Evidence) -> list[Heat]:

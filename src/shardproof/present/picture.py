@@ -55,14 +55,17 @@ class Pictures:
         steps = [s for s in self.inf.schedule.steps if isinstance(s, CollectiveStep)]
         return {n: s for s in steps for _, n in s.members}
 
-    def of(self, site: Site, tracer: Tracer, secondary: Node | None) -> Picture | None:
-        """The picture of a place, or None where there is no operator to show."""
+    def of(
+        self, site: Site, ranks: list[int], tracer: Tracer, secondary: Node | None
+    ) -> Picture | None:
+        """The picture of a place that is at fault on ``ranks``, or None where there is no operator
+        to show."""
         mine = self._near(site, tracer)
         if not mine:
             return None
         lanes = [Lane(k, self._counterparts(site.rank, mine, k)) for k in self._lanes(site)]
         sequential = self._sequential(lanes, secondary)
-        return Drawing(self, lanes, sequential, site, secondary).picture()
+        return Drawing(self, lanes, sequential, site, ranks, secondary).picture()
 
     def _near(self, site: Site, tracer: Tracer) -> list[Node]:
         """Operators of the site's rank: the way that the meaning took, what the site reads, what
@@ -153,10 +156,12 @@ class Drawing:
         lanes: list[Lane],
         sequential: list[Node],
         site: Site,
+        ranks: list[int],
         secondary: Node | None,
     ) -> None:
         self.owner, self.lanes, self.sequential = owner, lanes, sequential
         self.site, self.secondary = site, secondary
+        self.ranks = {site.rank, *ranks}
         self.boxes: list[PictureBox] = []
         self.made: dict[tuple[int, Value], int] = {}
         self._row: dict[Node, int] = {}
@@ -250,7 +255,8 @@ class Drawing:
         val = self.owner.meaning(k, n)
         ev = self.owner.inf.evaluator
         text = describe(ev, val) if val is not None else ""
-        mine = k == self.site.rank and n is self.site.node
+        at = self._row.get(self.site.node) if self.site.node is not None else None
+        mine = k in self.ranks and self._row[n] == at
         return (BLAMED if mine else state_of(ev.table, val)), text
 
     def _box(self, column: int, n: Node, k: int, state: int, text: str) -> list[PictureEdge]:

@@ -92,6 +92,16 @@ class OutputRelation:
 
 
 @dataclass(slots=True)
+class Uneven:
+    """What was found for the same program with unequal counts on the ranks. ``counts``: which;
+    ``message``: the first finding, or why it was not tried."""
+
+    counts: str
+    status: Literal["refines", "refuted", "unproved", "not tried"]
+    message: str = ""
+
+
+@dataclass(slots=True)
 class Verdict:
     """The result of one check.
 
@@ -116,6 +126,7 @@ class Verdict:
     certificate_note: str = ""
     cached: bool = False
     interrupted: str = ""
+    uneven: Uneven | None = None
 
     @property
     def exit_code(self) -> int:

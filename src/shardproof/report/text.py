@@ -21,7 +21,14 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
-from shardproof.report.diagnostic import Counterexample, Finding, OutputRelation, Span, Verdict
+from shardproof.report.diagnostic import (
+    Counterexample,
+    Finding,
+    OutputRelation,
+    Span,
+    Uneven,
+    Verdict,
+)
 from shardproof.report.snippet import snippet
 
 if TYPE_CHECKING:
@@ -136,6 +143,7 @@ class _Report:
             yield from self.wrapped(v.replay, "  ")
         if v.certificate_note:
             yield from self.wrapped(f"certificate: {v.certificate_note}", "  ")
+        yield from self.uneven(v.uneven)
         for finding in v.findings:
             yield "", ""
             yield from self.finding(finding)
@@ -147,6 +155,18 @@ class _Report:
         yield from self.section("outputs without an expectation", self.names(v.left_out))
         yield from self.section("lemmas used", self.lemmas())
         yield from self.section("time", self.time())
+
+    def uneven(self, u: Uneven | None) -> Iterator[Line]:
+        if u is None:
+            return
+        said = {
+            "refines": f"also with unequal counts ({u.counts}): refines",
+            "refuted": f"but not with unequal counts ({u.counts}): {u.message}",
+            "unproved": f"with unequal counts ({u.counts}) it is not proved: {u.message}",
+            "not tried": f"with unequal counts ({u.counts}) it was not tried: {u.message}",
+        }
+        style = "bold yellow" if u.status == "refuted" else ""
+        yield from self.wrapped(said[u.status], "  ", style)
 
     def section(self, title: str, lines: Iterable[Line]) -> Iterator[Line]:
         body = list(lines)

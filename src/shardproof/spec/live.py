@@ -16,6 +16,7 @@ from shardproof.ir.graph import DTYPES, TensorType
 from shardproof.ir.graph import Mesh as GraphMesh
 from shardproof.spec import shared
 from shardproof.spec.arguments import argument_error, mapping, size_tuple
+from shardproof.spec.counts import proposed, recut
 from shardproof.spec.expression import Expr
 from shardproof.spec.load import Loaded
 from shardproof.spec.lower import Lowering
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from shardproof.spec.spec import Spec
 
 STEPS = ("forward", "backward", "train")
+OF_PARAMETERS = ("grad.", "new.", "state.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def _loaded(c: Captured) -> Loaded:
 
 def _capture(spec: Spec) -> _Live:
     mesh = _mesh(spec.mesh)
-    inputs = {k: _as_input(k, v) for k, v in mapping(spec.inputs, "inputs").items()}
+    inputs = {k: as_input(k, v) for k, v in mapping(spec.inputs, "inputs").items()}
     try:
         from shardproof.frontends.torch_capture import Example, Step, capture
     except ImportError as error:
@@ -152,7 +154,12 @@ def _mesh(mesh: GraphMesh | None) -> GraphMesh:
     return mesh
 
 
-def _as_input(name: str, given: Any) -> Input:
+def as_input(name: str, given: Any) -> Input:
+    """An example as the user wrote it.
+
+    Raises:
+        InputError: it is none.
+    """
     if isinstance(given, Input):
         return given
     tensor, placement = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
@@ -210,7 +217,7 @@ def _outputs(
         if key is not None and user[key] is None:
             left_out.append(name)
         elif key is not None:
-            out[name] = user[key]
+            out[name] = _recut(live, name, user[key])
         else:
             there = names.get(name, name)
             ranks = [c.rank for c in live.ranks if there in c.outputs or _holds(c, there)]
@@ -225,6 +232,22 @@ def _outputs(
             f"one of: {shorten(', '.join(live.sequential.outputs))}",
         )
     return out, left_out
+
+
+def _recut(live: _Live, name: str, rule: Any) -> Any:
+    """The user's rule for an output that is made of the rows of the inputs."""
+    counts = live.spec.counts
+    if counts is None or name.startswith(OF_PARAMETERS):
+        return rule
+    return recut(rule, live.sequential.outputs[name].shape, counts, live.mesh)
+
+
+def _proposed(live: _Live, name: str, parts: list[tuple[int, ...]]) -> Any:
+    """The placement of an output with unequal rows; with equal ones it is proposed later."""
+    counts = live.spec.counts
+    if counts is None or name.startswith(OF_PARAMETERS):
+        return None
+    return proposed(live.sequential.outputs[name].shape, parts, counts, live.mesh)
 
 
 def _holds(c: Captured, output: str) -> bool:
@@ -252,7 +275,7 @@ def _expected(live: _Live, name: str, there: str, inputs: Mapping[str, Any]) -> 
         return rule_of(there, name, described[0], live.mesh)
     owner = next((c.owner[there] for c in live.ranks if there in c.owner), None)
     if owner is None or owner not in inputs:
-        return None
+        return _proposed(live, name, [d.shape for d in described])
     rule = inputs[owner]
     whole = live.sequential.outputs[name].shape
     if is_placement(rule) or isinstance(rule, Expr) or callable(rule):

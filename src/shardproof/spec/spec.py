@@ -32,6 +32,7 @@ from shardproof.spec.problem import Assumption, Problem
 if TYPE_CHECKING:
     from shardproof.diagnose.evidence import Evidence
     from shardproof.report.diagnostic import Verdict
+    from shardproof.spec.counts import Counts
 
 Inputs = Mapping[str, Rule] | Callable[[str], Rule | None]
 Outputs = Mapping[str, OutputRule] | Iterable[str] | None
@@ -47,7 +48,10 @@ class Spec:
     Then ``inputs`` are examples (:class:`~shardproof.spec.live.Input`), ``parameters`` is "auto"
     or a mapping from patterns to placements, ``step`` is "forward", "backward", "train" (with
     ``optimizer``) or a function ``(model, optimizer, **inputs)``, ``loss`` makes a loss of the
-    output, and ``outputs`` may map patterns to None to leave outputs out. See docs/capture.md.
+    output, and ``outputs`` may map patterns to None to leave outputs out. A program that is small
+    is also tried with unequal counts of rows on the ranks, and the verdict says what that gave;
+    with ``uneven=True`` it must hold for these too, with ``uneven=False`` they are not tried
+    (``counts`` is set by that trial alone). See docs/capture.md.
 
     Example:
         >>> spec = Spec.from_graphs(
@@ -77,6 +81,8 @@ class Spec:
     loss: Callable[..., Any] | None = None
     kernels: Mapping[str, Any] | None = None
     dropout: str = "mask"
+    uneven: bool | None = None
+    counts: Counts | None = None
 
     @classmethod
     def from_graphs(
@@ -178,6 +184,24 @@ class Spec:
                 :func:`shardproof.present.build.build`.
             progress: called with a short text at every stage.
         """
+        verdict = self.check_as_given(
+            replay=replay, for_all=for_all, certificate=certificate, observe=observe,
+            progress=progress,
+        )  # fmt: skip
+        if for_all is not None:
+            return verdict
+        return self.tried_unevenly(verdict, replay=replay, progress=progress)
+
+    def check_as_given(
+        self,
+        *,
+        replay: bool = True,
+        for_all: str | None = None,
+        certificate: Callable[[bytes], object] | None = None,
+        observe: Callable[[Evidence], object] | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Verdict:
+        """:meth:`check` for the counts that are given only."""
         from shardproof.verify import verify, verify_for_all
 
         if progress is not None:
@@ -198,6 +222,36 @@ class Spec:
             )  # fmt: skip
         verdict.seconds = {"reading": reading, **verdict.seconds}
         return verdict
+
+    def tried_unevenly(
+        self,
+        verdict: Verdict,
+        *,
+        replay: bool = True,
+        progress: Callable[[str], None] | None = None,
+    ) -> Verdict:
+        """``verdict``, which is on this Spec, with what is found for unequal counts."""
+        asked, live = bool(self.uneven), callable(self.sequential)
+        if self.uneven is False or not live or verdict.status != "refines":
+            return verdict
+        from shardproof.spec.uneven import cheap, tried
+        from shardproof.verify import verify
+
+        if not asked and not cheap(self.resolve()):
+            return verdict
+        start = time.process_time()
+
+        def decide(other: Spec) -> Verdict:
+            if progress is not None:
+                progress("the same with unequal counts")
+            return verify(
+                other.resolve(), fixed=other.fixed_values, replay=replay, fixes=False,
+                progress=progress,
+            )  # fmt: skip
+
+        out = tried(self, verdict, decide, asked=asked)
+        out.seconds = {**out.seconds, "unequal counts": time.process_time() - start}
+        return out
 
     # ---------------------------------------------------------------- resolving
 
