@@ -205,7 +205,10 @@ def span(graph: str, node: Node | None, value: Value | None, label: str = "") ->
     if node is None:
         return Span(graph, value.name, "input", label=label) if value is not None else None
     o = node.origin
-    return Span(graph, node_name(node, value), node.op, o.file, o.line, o.function, o.code, label)
+    name = node_name(node, value)
+    return Span(
+        graph, name, node.op, o.file, o.line, o.function, o.code, label, list(o.callers)
+    )  # fmt: skip
 
 
 def _where(origin: Origin) -> str:

@@ -60,7 +60,8 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a node comes from in the user's program."""
+    """Where a node comes from in the user's program. ``callers`` are the user's lines that called
+    there, innermost first, each as ``file:line``; no equality depends on them."""
 
     file: str = ""
     line: int = 0
@@ -68,6 +69,7 @@ class Origin:
     code: str = ""
     module: str = ""
     phase: str = ""
+    callers: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.file else "<no source>"

@@ -17,7 +17,8 @@ INTERRUPTED = 130
 @dataclass(slots=True)
 class Span:
     """A place in the user's program. ``graph`` is "sequential" or "distributed"; ``node`` is
-    the node's name in the captured graph."""
+    the node's name in the captured graph. ``callers`` are the user's lines that called there,
+    innermost first, each as ``file:line``."""
 
     graph: str
     node: str
@@ -27,6 +28,7 @@ class Span:
     function: str = ""
     code: str = ""
     label: str = ""
+    callers: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -53,11 +53,20 @@ class Marks:
     carries: tuple[range, ...]
 
     def blamed_by(self, finding: Finding) -> bool:
-        """Whether the finding points at the fault or at the value that it made wrong."""
+        """Whether the finding points at the fault or at the value that it made wrong: by its own
+        line, or, where that is in a helper of another file, by the line that called the helper."""
+        line = self.innermost(finding)
+        return any(line in lines for lines in (*self.planted, *self.carries))
+
+    def innermost(self, finding: Finding) -> int:
+        """The innermost line of the finding's stack that is in the file of the case, or 0."""
         span = finding.primary
-        if span is None or Path(span.file).resolve() != Path(self.file).resolve():
-            return False
-        return any(span.line in lines for lines in (*self.planted, *self.carries))
+        stack = [] if span is None else [f"{span.file}:{span.line}", *span.callers]
+        for frame in stack:
+            file, _, line = frame.rpartition(":")
+            if file and Path(file).resolve() == Path(self.file).resolve():
+                return int(line)
+        return 0
 
 
 def marks(file: str, fault: str) -> Marks:

@@ -138,7 +138,7 @@ def expert_slices(bug: str) -> Spec:
             out = p.summed(out)  # planted: B035 twice
         return p.scattered(out)  # carries: B035 twice
 
-    inputs = {"x": p.f32(6, 4, at=ROWS), "up": p.f32(2, 4, 3, at=ROWS)}
+    inputs = {"x": p.f32(6, 4, at=ROWS), "up": p.f32(4, 4, 3, at=ROWS)}
     return p.spec(sequential, distributed, TP2, inputs, step="forward", outputs={"output": Shard(0)})
 
 
@@ -161,7 +161,7 @@ def global_norm_statistic(bug: str) -> Spec:
     """The reduction of a norm's statistics over ranks is left out as if it were not needed."""
 
     def norm(q: Any, total: Any, width: int, w: Any) -> Any:
-        return q * torch.rsqrt(total / width + 1e-5) * w
+        return q * torch.rsqrt(total / width + 1e-5) * w  # carries: N9
 
     def sequential(x: Any, wq: Any, w: Any) -> Any:
         q = x @ wq

@@ -38,12 +38,12 @@ def target_log_prob(bug: str) -> Spec:
         inside = (t >= start) & (t < start + 4)
         local = torch.where(inside, t - start, 0)
         own = z.gather(1, local.unsqueeze(1)).squeeze(1)
-        target = Summed.apply(torch.where(inside, own, 0.0))
+        total = Summed.apply(z.exp().sum(1)).log()
         if bug == "B020":
-            weights = p.summed(z.exp().sum(1))  # planted: B020
+            target = p.summed(torch.where(inside, own - total, 0.0))  # planted: B020
         else:
-            weights = Summed.apply(z.exp().sum(1))
-        return ((target - weights.log()) * c).sum()  # carries: B020
+            target = Summed.apply(torch.where(inside, own, 0.0)) - total
+        return (target * c).sum()
 
     inputs = {
         "z": p.f32(5, 8, at=COLUMNS, grad=True),
@@ -57,22 +57,23 @@ def routing_weight(bug: str) -> Spec:
     """Slots of other ranks' experts have weight zero, but not gradient zero."""
 
     def sequential(x: Any, w: Any, chosen: Any, up: Any) -> Any:
-        slots = torch.nn.functional.one_hot(chosen, 4).to(x.dtype)
-        outs = torch.einsum("th,ehf->tef", x, up)
-        return torch.einsum("t,te,tef->tf", w, slots, outs).square().sum()
+        outs = torch.einsum("th,thf->tf", x, up[chosen])
+        return (w.unsqueeze(1) * outs).square().sum()
 
     def distributed(x: Any, w: Any, chosen: Any, up: Any) -> Any:
         first = dist.get_rank() * 2
         mine = (chosen >= first) & (chosen < first + 2)
         local = torch.where(mine, chosen - first, 0)
-        slots = torch.nn.functional.one_hot(local, 2).to(x.dtype)
         weight = p.enter(w)  # carries: B022
-        outs = torch.einsum("te,tef->tf", slots, torch.einsum("th,ehf->tef", p.enter(x), up))
+        experts = up[local]
+        if bug != "B022":
+            experts = torch.where(mine.view(-1, 1, 1), experts, 0.0)
+        outs = torch.einsum("th,thf->tf", p.enter(x), experts)
         if bug == "B022":
-            out = Clamped.apply(weight, outs, mine)  # planted: B022
+            outs = Clamped.apply(weight, outs, mine)  # planted: B022
         else:
-            out = torch.where(mine, weight, 0.0).unsqueeze(1) * outs
-        return p.leave(out).square().sum()
+            outs = weight.unsqueeze(1) * outs
+        return p.leave(outs).square().sum()
 
     inputs = {
         "x": p.f32(5, 4, grad=True),
@@ -173,8 +174,8 @@ def copied_gradient(bug: str) -> Spec:
         return (x.T @ w * c).sum()
 
     def distributed(x: Any, w: Any, c: Any) -> Any:
-        inside = CopyIn.apply(x, bug)  # carries: B026
-        return (inside.T @ w * c).sum()  # carries: B026
+        columns = CopyIn.apply(x, bug).T.reshape(-1)  # carries: B026
+        return (columns.view(4, 6) @ w * c).sum()  # carries: B026
 
     inputs = {
         "x": p.f32(6, 4, grad=True),

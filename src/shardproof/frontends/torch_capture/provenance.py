@@ -25,6 +25,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SPEC = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(_HERE))), "spec", "")
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _ENGINE = "_engine_run_backward"
+MAX_CALLERS = 6
 
 
 class Provenance:
@@ -37,6 +38,7 @@ class Provenance:
         self._forward: dict[int, Origin] = {}
         self._hooks: list[Any] = []
         self._known: dict[str, bool] = {}
+        self._paths: dict[str, str] = {}
 
     def __enter__(self) -> Provenance:
         self._hooks = [
@@ -60,8 +62,8 @@ class Provenance:
     def origin(self) -> Origin:
         """The origin of the operator being dispatched; remembered for its gradient."""
         node = torch._C._current_autograd_node()
-        frame, backward = self._user_frame()
-        own = self._of_frame(frame)
+        frames, backward = self._user_frames()
+        own = self._of_frames(frames)
         if node is None and not backward:
             # The autograd node of this operator, if it makes one, took the last number.
             seq = torch.autograd._get_sequence_nr() - 1
@@ -72,21 +74,22 @@ class Provenance:
         forward = self._forward.get(seq, NO_ORIGIN)
         if own is NO_ORIGIN:
             return replace(forward, phase=phase)
-        return replace(own, module=forward.module, phase=phase)
+        called = (*own.callers, *_as_callers(forward))[:MAX_CALLERS]
+        return replace(own, module=forward.module, phase=phase, callers=called)
 
     # -- frames
 
-    def _user_frame(self) -> tuple[FrameType | None, bool]:
-        """The innermost frame of the user's, and whether the autograd engine runs. A frame
+    def _user_frames(self) -> tuple[list[FrameType], bool]:
+        """The user's frames, innermost first, and whether the autograd engine runs. A frame
         outside the engine's call says nothing of what the engine runs."""
         frame: FrameType | None = sys._getframe(2)
-        found: FrameType | None = None
+        found: list[FrameType] = []
         while frame is not None:
             code = frame.f_code
             if code.co_name == _ENGINE and code.co_filename.startswith(_TORCH):
                 return found, True
-            if found is None and self._is_users(code.co_filename):
-                found = frame
+            if len(found) <= MAX_CALLERS and self._is_users(code.co_filename):
+                found.append(frame)
             frame = frame.f_back
         return found, False
 
@@ -96,18 +99,25 @@ class Provenance:
             known = self._known[path] = is_users(path)
         return known
 
-    def _of_frame(self, frame: FrameType | None) -> Origin:
-        if frame is None:
+    def _of_frames(self, frames: list[FrameType]) -> Origin:
+        if not frames:
             return NO_ORIGIN
-        path, line = frame.f_code.co_filename, frame.f_lineno
+        path, line = frames[0].f_code.co_filename, frames[0].f_lineno
         return Origin(
-            shown_path(path),
+            self._shown(path),
             line,
-            frame.f_code.co_qualname,
+            frames[0].f_code.co_qualname,
             linecache.getline(path, line).strip(),
             self._modules[-1] if self._modules else "",
             self.phase,
+            tuple(f"{self._shown(f.f_code.co_filename)}:{f.f_lineno}" for f in frames[1:]),
         )
+
+    def _shown(self, path: str) -> str:
+        known = self._paths.get(path)
+        if known is None:
+            known = self._paths[path] = shown_path(path)
+        return known
 
     # -- modules
 
@@ -117,6 +127,11 @@ class Provenance:
     def _leave_module(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         if self._modules:
             self._modules.pop()
+
+
+def _as_callers(origin: Origin) -> tuple[str, ...]:
+    """The forward line as what called a backward function, and what called that."""
+    return (f"{origin.file}:{origin.line}", *origin.callers) if origin.file else ()
 
 
 def is_users(path: str) -> bool:
