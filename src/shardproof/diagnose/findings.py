@@ -184,6 +184,15 @@ class Findings:
         return span("sequential", node, None) if node is not None else None
 
 
+def only_unreduced(inf: Inference) -> bool:
+    """Whether all that fails are outputs of which each rank holds its part of the right sum."""
+    facts = Facts(inf)
+    return all(
+        j.holds or (j.found and j.expected and facts.unreduced(j.found, j.expected))
+        for j in inf.judged
+    )
+
+
 def span(graph: str, node: Node | None, value: Value | None, label: str = "") -> Span | None:
     """The place of a node in the user's program."""
     if node is None:
