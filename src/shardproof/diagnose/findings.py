@@ -7,7 +7,7 @@ from shardproof.collectives.errors import Site as ProtocolSite
 from shardproof.diagnose.classify import Cause, Classifier
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.facts import Facts
-from shardproof.diagnose.near import site_node
+from shardproof.diagnose.near import sequential_node
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.diagnose.ways import Ways, node_name
@@ -180,15 +180,8 @@ class Findings:
         )
 
     def _sequential_span(self, place: Place) -> Span | None:
-        v = self.tracer.meaning(place)
-        if v is None:
-            return None
-        for c in v.cells:
-            for t, _ in c.lin:
-                node = site_node(self.inf.evaluator.table.atoms[t.atom])
-                if node is not None and not self.inf.evaluator.table.is_foreign(t.atom):
-                    return span("sequential", node, None)
-        return None
+        node = sequential_node(self.inf, self.tracer.meaning(place))
+        return span("sequential", node, None) if node is not None else None
 
 
 def only_unreduced(inf: Inference) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from shardproof.diagnose.facts import is_partial
+from shardproof.infer.blocks import Val
 from shardproof.infer.naming import Atom, Def
 from shardproof.infer.run import Inference
 from shardproof.ir.graph import Node
@@ -58,3 +60,15 @@ def site_node(atom: Atom) -> Node | None:
     """The operator that first computed an atom."""
     site: Any = atom.site
     return site[1] if isinstance(site, tuple) and isinstance(site[1], Node) else None
+
+
+def sequential_node(inf: Inference, v: Val | None) -> Node | None:
+    """The sequential operator that computes what a value holds; of several, that of which it holds
+    only a part of the sum."""
+    table = inf.evaluator.table
+    terms = [t for c in v.cells for t, _ in c.lin] if v is not None else []
+    for t in sorted(terms, key=lambda t: not is_partial(t)):
+        node = site_node(table.atoms[t.atom])
+        if node is not None and not table.is_foreign(t.atom):
+            return node
+    return None

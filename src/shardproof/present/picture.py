@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from shardproof.collectives.match import CollectiveStep
 from shardproof.diagnose.classify import Cause
 from shardproof.diagnose.evidence import Evidence
-from shardproof.diagnose.near import site_node
+from shardproof.diagnose.near import sequential_node
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.blocks import Val
 from shardproof.infer.describe import describe
@@ -281,14 +281,9 @@ def secondary_node(evidence: Evidence, cause: Cause, tracer: Tracer) -> Node | N
     """The sequential operator that a finding shows."""
     if cause.near is not None:
         return cause.near.node
-    val = tracer.meaning(cause.wrong) if cause.wrong is not None else None
-    atoms = evidence.inference.evaluator.table.atoms
-    for c in val.cells if val is not None else ():
-        for t, _ in c.lin:
-            found = site_node(atoms[t.atom])
-            if found is not None and not atoms[t.atom].foreign:
-                return found
-    return None
+    if cause.wrong is None:
+        return None
+    return sequential_node(evidence.inference, tracer.meaning(cause.wrong))
 
 
 def _join(rows: list[list[Node]], nodes: list[tuple[Node, list[Node] | None]]) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from shardproof.report.view import Picture, PictureBox
 
-LANE, GAP, ROW, HIGH, TOP, SIDE = 172, 38, 54, 40, 34, 12
+LANE, GAP, ROW, HIGH, TOP, SIDE = 168, 32, 54, 40, 34, 12
 TRACK = 7
-LETTERS = 21
+LETTERS = 20
 _STATES = ("plain", "named", "partial", "foreign", "blamed")
 
 

@@ -1,0 +1,2 @@
+"""``shardproof init``: looks at a repository, without running anything of it, and writes a first
+check file."""

@@ -1,0 +1,127 @@
+"""What a first check is to be about: the model, how it is made parallel, on how many ranks."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardproof.scaffold.facts import Argument, Model, Seen, Use
+
+IDS = frozenset("input_ids tokens token_ids idx ids input_tokens".split())
+LABELS = frozenset("labels label targets target".split())
+GROUPS = frozenset("group process_group tp_group pg tp_pg parallel_group".split())
+AXES = {"DDP": "dp", "FSDP1": "dp", "FSDP2": "dp", "tensor parallel plan": "tp", "pipeline": "pp"}
+PARALLEL = ("tensor parallel plan", "FSDP2", "FSDP1", "DDP")
+FIRST_RANKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The subject of a first check. ``how`` are the calls that make it parallel; ``by_hand`` says
+    that its own code communicates; ``group`` is the argument that takes a process group."""
+
+    model: Model | None
+    others: tuple[Model, ...]
+    how: tuple[Use, ...]
+    by_hand: bool
+    group: str
+    axes: dict[str, int]
+    trains: bool
+
+
+def choose(seen: Seen) -> Choice:
+    """The most likely subject; everything else is named in the file."""
+    models = [m for m in seen.models if not _is_test(m.path, seen.root)] or seen.models
+    ranked = sorted(models, key=lambda m: (-_weight(m, models), m.path, m.line))
+    model = ranked[0] if ranked else None
+    how = _ways(seen)
+    reached = _reached(model, models)
+    communicate = {u.path for u in seen.of("collective")}
+    by_hand = any(m.path in communicate for m in reached) and not how
+    others = [m for m in ranked if m not in reached and m.forward]
+    group = next((a.name for a in model.init if a.name in GROUPS), "") if model else ""
+    return Choice(
+        model, tuple(others[:3]), how, by_hand, group, _axes(seen, how, by_hand),
+        bool(seen.of("optimizer")) and (model is not None and model.returns_loss),
+    )  # fmt: skip
+
+
+def _ways(seen: Seen) -> tuple[Use, ...]:
+    """One use a kind; one inside a function of the model's before one at the top of a script."""
+    out = []
+    for kind in PARALLEL:
+        found = [u for u in seen.of(kind) if not _is_test(u.path, seen.root)]
+        found.sort(key=lambda u: (u.function in (None, "main"), u.path, u.line))
+        out += found[:1]
+    return tuple(out)
+
+
+def _weight(model: Model, models: list[Model]) -> int:
+    """How much of the repository's model a class is: nothing makes it, and it makes many."""
+    made = any(model.name in m.calls for m in models if m is not model)
+    score = len(_reached(model, models)) + 2 * model.returns_loss + bool(model.forward)
+    return score - (100 if made else 0)
+
+
+def _reached(model: Model | None, models: list[Model]) -> list[Model]:
+    """The model with the classes that it makes, directly or not."""
+    if model is None:
+        return []
+    by_name = {m.name: m for m in models}
+    found, todo = {model.name: model}, [model]
+    while todo:
+        for name in sorted(todo.pop().calls):
+            if name in by_name and name not in found:
+                found[name] = by_name[name]
+                todo.append(by_name[name])
+    return list(found.values())
+
+
+def _axes(seen: Seen, how: tuple[Use, ...], by_hand: bool) -> dict[str, int]:
+    """Mesh axes: those of the repository's own mesh where it names them; few ranks each."""
+    for use in seen.of("mesh"):
+        named = _mesh_names(use.text)
+        if named:
+            return dict.fromkeys(named, FIRST_RANKS)
+    axes = [AXES[u.what] for u in how]
+    if by_hand or not axes:
+        axes.append("tp")
+    return dict.fromkeys(axes, FIRST_RANKS)
+
+
+def _mesh_names(text: str) -> list[str]:
+    """The literal ``mesh_dim_names`` of an ``init_device_mesh`` call."""
+    try:
+        call = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return []
+    for keyword in call.keywords if isinstance(call, ast.Call) else []:
+        if keyword.arg == "mesh_dim_names":
+            try:
+                names = ast.literal_eval(keyword.value)
+            except ValueError:
+                return []
+            return [n for n in names if isinstance(n, str) and n.isidentifier()]
+    return []
+
+
+def wanted(arguments: tuple[Argument, ...]) -> list[Argument]:
+    """Arguments that must be given."""
+    return [a for a in arguments if a.default is None]
+
+
+def import_root(path: Path, root: Path) -> tuple[Path, str]:
+    """The folder from which a file is imported, and its module name."""
+    folder, parts = path.parent, [path.stem]
+    while folder != root and (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return folder, ".".join(parts)
+
+
+def _is_test(path: Path, root: Path) -> bool:
+    parts = path.relative_to(root).parts
+    return any(p in ("test", "tests", "testing") for p in parts) or path.name.startswith("test_")

@@ -1,0 +1,213 @@
+"""Writes a first check file: what was found is filled in, the rest are holes with their names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from shardproof.scaffold.choose import (
+    GROUPS,
+    IDS,
+    LABELS,
+    Choice,
+    import_root,
+    wanted,
+)
+from shardproof.scaffold.facts import Argument, Model, Seen, Use
+
+FUNCTION = "first"
+
+_HOLE = '''\
+def TODO(what):
+    """A hole that is still to be filled in."""
+    raise NotImplementedError(f"fill in: {what}")
+'''
+
+_GRAPHS = '''\
+"""A first check of printed graphs, written by `shardproof init`, which found no model here.
+
+Print the graph of the model on one rank and that of every rank (TORCH_LOGS=aot_graphs, or
+print_readable()), then fill in the holes.
+"""
+
+from shardproof import Mesh, Replicate, Shard, Spec
+
+
+def first():
+    return Spec.from_graphs(
+        sequential="one_rank.txt",  # TODO: the path of the graph on one rank
+        distributed=["rank0.txt", "rank1.txt"],  # TODO: one path a rank
+        mesh=Mesh(tp=2),
+        inputs={"*": Replicate()},  # TODO: Shard(dim) for what the ranks hold parts of
+    )
+
+
+__all__ = ["Shard", "first"]
+'''
+
+
+def write(seen: Seen, choice: Choice) -> str:
+    """The text of the check file."""
+    if choice.model is None:
+        return _GRAPHS
+    body = [*_model(seen, choice), "", "", *_distributed(seen, choice), "", "", *_spec(choice)]
+    hole = [*_HOLE.splitlines(), "", ""] if any("TODO(" in line for line in body) else []
+    lines = [
+        f'"""A first check of {choice.model.name}, written by `shardproof init`.',
+        "",
+        *(["Every TODO is a hole: fill it in, or delete what does not apply."] if hole else []),
+        "The weights are never allocated, so any size will do; small ones read well in a report.",
+        '"""',
+        "",
+        *_imports(seen, choice),
+        "",
+        "",
+        *hole,
+        *body,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _imports(seen: Seen, choice: Choice) -> Iterator[str]:
+    assert choice.model is not None
+    paths = {choice.model.path: [choice.model.name]}
+    for use in _callable(choice):
+        paths.setdefault(use.path, []).append(str(use.function))
+    folders = {import_root(p, seen.root)[0] for p in paths} - {seen.root}
+    if folders:
+        yield "import sys"
+        yield "from pathlib import Path"
+        yield ""
+    if any(u.what == "DDP" for u in choice.how if u not in _callable(choice)):
+        yield "from torch.nn.parallel import DistributedDataParallel"
+        yield ""
+    yield "from shardproof import Input, Mesh, Spec"
+    for folder in sorted(folders):
+        shown = os.path.relpath(folder, seen.root)
+        yield f'sys.path.insert(0, str(Path(__file__).parent / "{shown}"))'
+    yield ""
+    for path, names in paths.items():
+        if path in seen.runs_on_import:
+            yield f"# Importing {seen.shown(path)} runs code outside of functions; if that is the"
+            yield '# training itself, put it under `if __name__ == "__main__":` first.'
+        module = import_root(path, seen.root)[1]
+        yield f"from {module} import {', '.join(sorted(set(names)))}"
+
+
+def _callable(choice: Choice) -> list[Use]:
+    """Uses inside a function of the repository's that takes the model: it can be called."""
+    return [
+        u
+        for u in choice.how
+        if u.function not in (None, "main") and not u.inside and len(u.arguments) >= 1
+    ]
+
+
+def _model(seen: Seen, choice: Choice) -> Iterator[str]:
+    m = choice.model
+    assert m is not None
+    yield "def model():"
+    yield f'    """The sequential model: {m.name} of {seen.shown(m.path)}:{m.line}."""'
+    for other in choice.others:
+        yield f"    # also found: {other.name} of {seen.shown(other.path)}:{other.line}"
+    yield f"    return {m.name}({_init(m)})"
+
+
+def _init(m: Model, group: str = "") -> str:
+    given = [f"{a.name}={_hole(a)}" for a in wanted(m.init) if a.name not in GROUPS]
+    if group:
+        given.append(f"{group}=group")
+    else:
+        given += [f"{a.name}=None" for a in wanted(m.init) if a.name in GROUPS]
+    return ", ".join(given)
+
+
+def _hole(a: Argument) -> str:
+    kind = f": {a.annotation}" if a.annotation else ""
+    return f'TODO("{a.name}{kind}")'.replace("\\", "")
+
+
+def _distributed(seen: Seen, choice: Choice) -> Iterator[str]:
+    m = choice.model
+    assert m is not None
+    yield "def distributed(mesh, rank):"
+    yield '    """The model of one rank. `mesh` is a DeviceMesh; a process group exists already."""'
+    if choice.by_hand:
+        yield from _by_hand(m, choice)
+    elif not choice.how:
+        yield "    # No call was found that makes a model parallel, and no collective in its code."
+        yield '    return TODO("the model of this rank")'
+    else:
+        yield "    built = model()"
+        for use in choice.how:
+            yield from _applied(seen, use, use in _callable(choice))
+        yield "    return built"
+
+
+def _by_hand(m: Model, choice: Choice) -> Iterator[str]:
+    axis = next(iter(choice.axes))
+    yield "    # The code of the model communicates by itself."
+    if choice.group:
+        yield f'    group = mesh.get_group("{axis}")'
+        yield f"    return {m.name}({_init(m, choice.group)})"
+    else:
+        yield f"    return {m.name}({_init(m)})  # TODO: how does it learn its ranks?"
+
+
+def _applied(seen: Seen, use: Use, can_call: bool) -> Iterator[str]:
+    yield f"    # {use.what}: {seen.shown(use.path)}:{use.line}: {use.text}"
+    axis = {"tensor parallel plan": "tp"}.get(use.what, "dp")
+    if can_call:
+        yield f"    {use.function}({', '.join(_given(use, axis))})"
+    elif use.what == "DDP":
+        yield "    built = DistributedDataParallel(built)"
+    else:
+        yield f'    TODO("make `built` parallel as {seen.shown(use.path)}:{use.line} does")'
+
+
+def _given(use: Use, axis: str) -> Iterator[str]:
+    """Arguments for a function of the repository's: the model, the mesh, and holes."""
+    for k, a in enumerate(use.arguments):
+        if a.default is not None:
+            continue
+        if "mesh" in a.name:
+            yield f'mesh["{axis}"]' if a.name != "world_mesh" else "mesh"
+        elif k == 0 or a.name in ("model", "module", "net"):
+            yield "built"
+        else:
+            yield f"{a.name}={_hole(a)}"
+
+
+def _spec(choice: Choice) -> Iterator[str]:
+    m = choice.model
+    assert m is not None
+    mesh = ", ".join(f"{axis}={n}" for axis, n in choice.axes.items())
+    yield f"def {FUNCTION}():"
+    yield "    return Spec("
+    yield "        sequential=model,"
+    yield "        distributed=distributed,"
+    yield f"        mesh=Mesh({mesh}),"
+    yield "        # shapes of the sequential inputs; a third argument says how the ranks hold them"
+    yield "        inputs={"
+    for a in m.forward:
+        line = _input(a, m)
+        if line:
+            yield f"            {line},"
+    yield "        },"
+    if choice.trains or m.returns_loss:
+        yield '        step="backward",  # or "train", with optimizer=lambda params: ...'
+    else:
+        yield '        step="forward",  # or "backward", with loss=lambda output, **inputs: ...'
+    yield "    )"
+
+
+def _input(a: Argument, m: Model) -> str:
+    """The example for one argument of ``forward``; none for one that has a default."""
+    first = bool(m.forward) and a == m.forward[0]
+    if a.name in IDS or (first and "Embedding" in m.calls):
+        return f'"{a.name}": Input((4, 16), "i64")'
+    if a.name in LABELS and (a.default is None or m.returns_loss):
+        return f'"{a.name}": Input((4, 16), "i64")'
+    if a.default is not None:
+        return ""
+    return f'"{a.name}": Input(TODO("the shape of {a.name}, such as (8, 64)"))'

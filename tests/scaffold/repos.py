@@ -1,0 +1,156 @@
+"""Small repositories of the usual kinds, by path."""
+
+from __future__ import annotations
+
+TOUCH = """
+from pathlib import Path
+Path("was_run").touch()
+"""
+
+PLAN = {
+    "mlp/__init__.py": "",
+    "mlp/model.py": """
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, hidden):
+        super().__init__()
+        self.up = nn.Linear(hidden, 4 * hidden)
+        self.down = nn.Linear(4 * hidden, hidden)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+class Net(nn.Module):
+    def __init__(self, hidden=16, vocab=32):
+        super().__init__()
+        self.embed = nn.Embedding(vocab, hidden)
+        self.block = Block(hidden)
+        self.head = nn.Linear(hidden, vocab)
+
+    def forward(self, tokens, labels):
+        logits = self.head(self.block(self.embed(tokens)))
+        return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+""",
+    "mlp/parallel.py": """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+
+def make_mesh(n):
+    return init_device_mesh("cuda", (n,), mesh_dim_names=("tp",))
+
+
+def apply_tp(model, tp_mesh, verbose=False):
+    plan = {"block.up": ColwiseParallel(), "block.down": RowwiseParallel()}
+    parallelize_module(model, tp_mesh, plan)
+""",
+    "train.py": TOUCH + "\nfor step in range(3):\n    print(step)\n",
+    "run.sh": "#!/bin/sh\ntorchrun --nnodes=1 \\\n  --nproc-per-node=8 train.py\n",
+    "tests/test_model.py": "from torch import nn\nclass Fake(nn.Module):\n    pass\n",
+}
+
+DDP = {
+    "src/toy/__init__.py": "",
+    "src/toy/train.py": """
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+class Toy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def main():
+    model = DDP(Toy())
+    optimizer = torch.optim.AdamW(model.parameters())
+
+
+if __name__ == "__main__":
+    main()
+""",
+    "README.md": "Run `torchrun --nproc_per_node $GPUS src/toy/train.py`.\n",
+}
+
+BY_HAND = {
+    "tp.py": """
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class Down(nn.Module):
+    def __init__(self, hidden, group=None):
+        super().__init__()
+        ranks = 1 if group is None else dist.get_world_size(group)
+        self.group = group
+        self.weight = nn.Parameter(torch.empty(hidden, hidden // ranks))
+
+    def forward(self, h):
+        y = h @ self.weight.t()
+        if self.group is not None:
+            dist.all_reduce(y, group=self.group)
+        return y
+
+
+class Mlp(nn.Module):
+    def __init__(self, hidden=16, group=None):
+        super().__init__()
+        ranks = 1 if group is None else dist.get_world_size(group)
+        self.up = nn.Linear(hidden, hidden // ranks, bias=False)
+        self.down = Down(hidden, group)
+
+    def forward(self, input_ids):
+        x = nn.functional.one_hot(input_ids, 16).to(torch.float32)
+        return self.down(torch.relu(self.up(x)))
+""",
+}
+
+FSDP = {
+    "model.py": """
+from torch import nn
+
+
+class Layer(nn.Module):
+    def forward(self, x):
+        return x
+
+
+class Model(nn.Module):
+    def __init__(self, config: "Config"):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(config.layers))
+
+    def forward(self, x, scale=1.0):
+        return x
+""",
+    "wrap.py": """
+from torch.distributed.fsdp import fully_shard
+
+
+def shard(model, mesh, policy):
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+""",
+}
+
+PRETRAINED = {
+    "finetune.py": """
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("some/model")
+""",
+    "broken.py": "def f(:\n",
+    "binary.py": "\0\0",
+}
+
+EMPTY = {"notes.md": "nothing here\n"}

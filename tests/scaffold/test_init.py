@@ -1,0 +1,152 @@
+"""`shardproof init` on small repositories: what it finds and writes, and that it runs nothing."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.scaffold import repos
+
+from shardproof.cli.app import main
+from shardproof.scaffold.choose import choose
+from shardproof.scaffold.look import look
+
+SRC = Path(__file__).parents[2] / "src"
+ALL = ["PLAN", "DDP", "BY_HAND", "FSDP", "PRETRAINED", "EMPTY"]
+
+
+@pytest.fixture
+def repo(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in getattr(repos, request.param).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(repo: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    assert main(["init"]) == 0
+    return (repo / "check_first.py").read_text(), capsys.readouterr().out
+
+
+@pytest.mark.parametrize("repo", ALL, indirect=True)
+def test_it_writes_python_and_runs_nothing(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(p for p in repo.rglob("*"))
+    text, out = written(repo, capsys)
+    tree = ast.parse(text)
+    assert "first" in [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+    assert all(len(line) <= 200 for line in text.split("\n"))
+    assert sorted(p for p in repo.rglob("*")) == sorted([*before, repo / "check_first.py"])
+    assert "shardproof check check_first.py:first" in out
+    assert "nothing was run" in out
+
+
+@pytest.mark.parametrize("repo", ["PLAN"], indirect=True)
+def test_a_plan_in_a_function_is_called(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, out = written(repo, capsys)
+    assert "    return Net()\n" in text
+    assert '    apply_tp(built, mesh["tp"])\n' in text
+    assert "from mlp.parallel import apply_tp" in text
+    assert '"tokens": Input((4, 16), "i64")' in text
+    assert "TODO(" not in text.replace("def TODO(", "")
+    assert "model: Net at mlp/model.py:16" in out
+    assert "launched on 8 ranks: run.sh:2" in out
+    assert "Fake" not in out
+    done = check(repo)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("refines")
+
+
+def check(repo: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "shardproof", "check", "check_first.py:first", "--no-cache"],
+        cwd=repo, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(SRC)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("repo", ["BY_HAND"], indirect=True)
+def test_code_that_communicates_by_itself(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, out = written(repo, capsys)
+    assert '    group = mesh.get_group("tp")\n    return Mlp(group=group)\n' in text
+    assert "collective: tp.py:17: dist.all_reduce(y, group=self.group)" in out
+    done = check(repo)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("repo", ["DDP"], indirect=True)
+def test_ddp_in_a_script_below_src(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, out = written(repo, capsys)
+    assert 'sys.path.insert(0, str(Path(__file__).parent / "src"))' in text
+    assert "from toy.train import Toy" in text
+    assert "    built = DistributedDataParallel(built)\n" in text
+    assert "mesh=Mesh(dp=2)" in text
+    assert "launched on ? ranks: README.md:1" in out
+    done = check(repo)
+    assert done.returncode == 2
+    assert "fill in: the shape of x, such as (8, 64)" in done.stderr
+
+
+@pytest.mark.parametrize("repo", ["FSDP"], indirect=True)
+def test_holes_are_named(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, out = written(repo, capsys)
+    assert "Model(config=TODO(\"config: 'Config'\"))" in text
+    assert 'shard(built, mesh["dp"], policy=TODO("policy"))' in text
+    assert '"scale"' not in text
+    assert "with 3 holes" in out
+    done = check(repo)
+    assert done.returncode == 2
+    assert "fill in: config" in done.stderr or "fill in: the shape" in done.stderr
+
+
+@pytest.mark.parametrize("repo", ["PRETRAINED"], indirect=True)
+def test_without_a_model_of_its_own(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, out = written(repo, capsys)
+    assert "Spec.from_graphs(" in text
+    assert "pretrained weights: finetune.py:3" in out
+    assert "not read: binary.py, broken.py" in out
+
+
+@pytest.mark.parametrize("repo", ["PLAN"], indirect=True)
+def test_nothing_is_written_over(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repo / "check_first.py").write_text("mine")
+    assert main(["init"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert (repo / "check_first.py").read_text() == "mine"
+    assert main(["init", "--output", "check_other.py"]) == 0
+    assert main(["init", "--force"]) == 0
+    assert main(["init", "nowhere"]) == 2
+    assert main(["init", "--output", "no/folder.py"]) == 2
+
+
+@pytest.mark.parametrize("repo", ["PLAN"], indirect=True)
+def test_code_that_runs_on_import_is_noticed(repo: Path) -> None:
+    seen = look(repo)
+    assert {seen.shown(p) for p in seen.runs_on_import} == {"train.py"}
+    assert choose(seen).axes == {"tp": 2}
+
+
+def test_our_own_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    seen = look(examples)
+    choice = choose(seen)
+    assert choice.model is not None
+    assert choice.model.name == "Transformer"
+    assert choice.by_hand
+    assert choice.group == "group"
+
+
+def test_torch_is_not_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom shardproof.cli.app import main\n"
+        f"main(['init', {str(tmp_path)!r}])\n"
+        "print('torch' in sys.modules, 'numpy' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": str(SRC)},
+    )  # fmt: skip
+    assert done.stdout.endswith("False False\n"), done.stderr
