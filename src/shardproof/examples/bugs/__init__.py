@@ -16,6 +16,7 @@ FAMILIES = (
     "partial_gradients",
     "wrong_backward",
     "partial_forward",
+    "loss_scale",
 )
 
 

@@ -75,7 +75,9 @@ def shared_expert(bug: str) -> Spec:
         "up": p.f32(4, 8, at=COLUMNS),
         "down": p.f32(8, 4, at=ROWS),
     }
-    return p.spec(sequential, distributed, TP2, inputs, step="forward", outputs={"output": Shard(0)})
+    return p.spec(
+        sequential, distributed, TP2, inputs, step="forward", outputs={"output": Shard(0)}
+    )
 
 
 def unreduced_share(bug: str) -> Spec:
@@ -139,7 +141,9 @@ def expert_slices(bug: str) -> Spec:
         return p.scattered(out)  # carries: B035 twice
 
     inputs = {"x": p.f32(6, 4, at=ROWS), "up": p.f32(4, 4, 3, at=ROWS)}
-    return p.spec(sequential, distributed, TP2, inputs, step="forward", outputs={"output": Shard(0)})
+    return p.spec(
+        sequential, distributed, TP2, inputs, step="forward", outputs={"output": Shard(0)}
+    )
 
 
 def adapter(bug: str) -> Spec:
@@ -154,7 +158,9 @@ def adapter(bug: str) -> Spec:
         return (x @ p.gathered(a, 1)) @ b
 
     inputs = {"x": p.f32(6, 4, at=ROWS), "a": p.f32(4, 2, at=COLUMNS), "b": p.f32(2, 4)}
-    return p.spec(sequential, distributed, TP2, inputs, step="forward", outputs={"output": Shard(0)})
+    return p.spec(
+        sequential, distributed, TP2, inputs, step="forward", outputs={"output": Shard(0)}
+    )
 
 
 def global_norm_statistic(bug: str) -> Spec:
@@ -175,7 +181,9 @@ def global_norm_statistic(bug: str) -> Spec:
         return norm(q, p.summed(total), 8, w)
 
     inputs = {"x": p.f32(5, 4), "wq": p.f32(4, 8, at=COLUMNS), "w": p.f32(8, at=ROWS)}
-    return p.spec(sequential, distributed, TP2, inputs, step="forward", outputs={"output": Shard(1)})
+    return p.spec(
+        sequential, distributed, TP2, inputs, step="forward", outputs={"output": Shard(1)}
+    )
 
 
 BUGS = [
@@ -187,7 +195,12 @@ BUGS = [
     Bug("B031", "Y", "partial sums of different tokens are added", shared_expert),
     Bug("B032", "Y", "shared expert added unreduced", unreduced_share),
     Bug("B034", "Y", "gathered logits given to a loss over shards", gathered_logits),
-    Bug("B035", "Y", "sums over other rows, and sums twice", expert_slices,
-        ("B035 rows", "B035 twice")),
+    Bug(
+        "B035",
+        "Y",
+        "sums over other rows, and sums twice",
+        expert_slices,
+        ("B035 rows", "B035 twice"),
+    ),
     Bug("B037", "Y", "features of different tokens joined", adapter),
 ]

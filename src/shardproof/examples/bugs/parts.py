@@ -134,6 +134,7 @@ def spec(
     whole_step: Callable[..., Any] | None = None,
     step: str = "backward",
     outputs: Mapping[str, Any] | None = None,
+    built: Callable[[Any, int], None] | None = None,
 ) -> Spec:
     """A check of two functions of the same inputs, which return the loss (or, with "forward", a
     tensor).
@@ -142,6 +143,7 @@ def spec(
         after: is given the inputs of a rank after its backward pass, to synchronise gradients.
         whole_step: runs the step of both programs itself, with the model and the inputs; the
             model of the sequential program is None.
+        built: is given the device mesh and the rank before the program of the rank runs.
         outputs: as in :class:`Spec`; a loss that is each rank's own is left out by ``OWN_LOSS``.
     """
 
@@ -164,9 +166,14 @@ def spec(
         model.on_rank = on_rank  # type: ignore[attr-defined]
         return model
 
+    def on_mesh(device_mesh: Any, rank: int) -> Any:
+        if built is not None:
+            built(device_mesh, rank)
+        return program(distributed, True)
+
     return Spec(
         sequential=lambda: program(sequential, False),
-        distributed=lambda mesh, rank: program(distributed, True),
+        distributed=on_mesh,
         mesh=mesh,
         inputs=dict(inputs),
         step=step if after is None and whole_step is None else run,

@@ -38,7 +38,7 @@ def target_log_prob(bug: str) -> Spec:
         inside = (t >= start) & (t < start + 4)
         local = torch.where(inside, t - start, 0)
         own = z.gather(1, local.unsqueeze(1)).squeeze(1)
-        total = Summed.apply(z.exp().sum(1)).log()
+        total = Summed.apply(z.exp().sum(1)).log()  # carries: B020
         if bug == "B020":
             target = p.summed(torch.where(inside, own - total, 0.0))  # planted: B020
         else:
@@ -56,11 +56,11 @@ def target_log_prob(bug: str) -> Spec:
 def routing_weight(bug: str) -> Spec:
     """Slots of other ranks' experts have weight zero, but not gradient zero."""
 
-    def sequential(x: Any, w: Any, chosen: Any, up: Any) -> Any:
+    def sequential(x: Any, w: Any, chosen: Any, up: Any, c: Any) -> Any:
         outs = torch.einsum("th,thf->tf", x, up[chosen])
-        return (w.unsqueeze(1) * outs).square().sum()
+        return (w.unsqueeze(1) * outs * c).sum()
 
-    def distributed(x: Any, w: Any, chosen: Any, up: Any) -> Any:
+    def distributed(x: Any, w: Any, chosen: Any, up: Any, c: Any) -> Any:
         first = dist.get_rank() * 2
         mine = (chosen >= first) & (chosen < first + 2)
         local = torch.where(mine, chosen - first, 0)
@@ -73,12 +73,13 @@ def routing_weight(bug: str) -> Spec:
             outs = Clamped.apply(weight, outs, mine)  # planted: B022
         else:
             outs = weight.unsqueeze(1) * outs
-        return p.leave(outs).square().sum()
+        return (p.leave(outs) * c).sum()
 
     inputs = {
         "x": p.f32(5, 4, grad=True),
         "w": p.f32(5, grad=True),
         "chosen": p.i64(5),
+        "c": p.f32(5, 3),
         "up": p.f32(4, 4, 3, at=ROWS, grad=True),
     }
     return p.spec(sequential, distributed, TP2, inputs)
