@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from shardproof.diagnose.evidence import Evidence
     from shardproof.report.diagnostic import Verdict
     from shardproof.spec.spec import Spec
 
@@ -125,12 +126,13 @@ def _folder(root: Path, item: pytest.Item) -> Path:
 
 
 def _reported(spec: Spec, replay: bool, for_all: str | None, folder: Path) -> Verdict:
-    from shardproof.report.files import write_whole
-    from shardproof.report.json import to_json
+    """Check, and write what ``shardproof check --report`` writes."""
+    from shardproof.present.build import build
+    from shardproof.report.folder import write
 
-    verdict = spec.check(replay=replay, for_all=for_all)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "report.json", to_json(verdict))
+    seen: list[Evidence] = []
+    verdict = spec.check(replay=replay, for_all=for_all, observe=seen.append)
+    write(folder, verdict, build(verdict, seen[-1]) if seen else None)
     return verdict
 
 
@@ -142,7 +144,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--shardproof-report",
         metavar="DIR",
-        help="write the report of every check into a folder of this one",
+        help="write the report of every check (JSON and HTML) into a folder of this one",
     )
 
 

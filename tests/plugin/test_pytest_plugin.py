@@ -83,6 +83,7 @@ def test_results_and_summary(suite: pytest.Pytester, extra: list[str]) -> None:
     assert "test_mine.py_test_matrix_tp=2-dp=1" in folders
     report = suite.path / "reports" / "test_mine.py_test_wrong" / "report.json"
     assert from_json(report.read_bytes()).status == "refuted"
+    assert "<html" in (report.parent / "index.html").read_text()
 
 
 def test_a_failure_is_the_finding_and_no_traceback(suite: pytest.Pytester) -> None:

@@ -51,7 +51,7 @@ def test_lines_fit(width: int) -> None:
 
 def test_json_holds_a_report_for_each() -> None:
     document = json.loads(run_to_json(matrix()))
-    assert document["schema"] == "shardproof-matrix/1"
+    assert document["schema"] == "shardproof-configurations/1"
     assert document["exit_code"] == 1
     statuses = [c["status"] for c in document["configurations"]]
     assert statuses == ["refines", "refuted", "refuted", "unproved", "error"]

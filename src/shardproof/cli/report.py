@@ -80,7 +80,13 @@ class Folders:
             return None
         from shardproof.present.build import build
 
-        return build(outcome.verdict, evidence)
+        try:
+            return build(outcome.verdict, evidence)
+        except Exception as error:  # a fault in the drawing must not take the verdict away
+            from shardproof.cli.internal import describe
+
+            sys.stderr.write(f"the report has no drawings: {describe(error)}")
+            return None
 
 
 def render_report(path: str) -> int:

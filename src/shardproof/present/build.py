@@ -89,7 +89,7 @@ class _Build:
         """Every obligation with what the ranks return."""
         graph = self.evidence.problem.sequential
         out = []
-        for ob, line in zip(self.evidence.problem.obligations, self.verdict.outputs, strict=True):
+        for ob, line in zip(self.evidence.problem.obligations, self.verdict.outputs, strict=False):
             value, local, val = graph.output(ob.seq_output), None, None
             for k, g in enumerate(self.program.graphs):
                 if ob.dist_output in g.output_names and val is None:

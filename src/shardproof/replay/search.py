@@ -65,7 +65,7 @@ def differing_as_given(problem: Problem, fixed: Fixed | None = None) -> set[str]
     """Sequential outputs that, in a run at the problem's own sizes, differ by more than any
     rounding: there is no proof of these. What is not in it says nothing; it is empty where the
     problem is too large to run."""
-    if not is_concrete(problem) or _elements(problem) > SMALL:
+    if not is_concrete(problem) or elements(problem) > SMALL:
         return set()
     try:
         result = replay_problem(problem, 0, fixed)
@@ -76,10 +76,10 @@ def differing_as_given(problem: Problem, fixed: Fixed | None = None) -> set[str]
     return {c.obligation.seq_output for c in result.comparisons if c.error > PLAIN}
 
 
-def _elements(problem: Problem) -> int:
+def elements(problem: Problem) -> int:
     """Elements of all values of a concrete problem."""
     return sum(
-        prod(int(n) for n in v.shape)  # type: ignore[call-overload]
+        prod(n for n in v.shape if isinstance(n, int))
         for graph in (problem.sequential, *problem.distributed.graphs)
         for v in graph.values()
     )

@@ -92,6 +92,12 @@ class OutputRelation:
     status: Literal["proved", "refuted", "open"]
     placement: str = ""
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from shardproof.report.html import notebook
+
+        return notebook.relation([self])
+
 
 @dataclass(slots=True)
 class Uneven:
@@ -133,3 +139,9 @@ class Verdict:
     @property
     def exit_code(self) -> int:
         return INTERRUPTED if self.interrupted else EXIT_CODES[self.status]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from shardproof.report.html import notebook
+
+        return notebook.verdict(self)

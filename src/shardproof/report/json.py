@@ -13,7 +13,7 @@ from shardproof.report.run import Outcome, Run
 SCHEMA = "shardproof-report/1"
 """Changes when a field changes its meaning or goes away; new fields keep it."""
 
-MATRIX_SCHEMA = "shardproof-matrix/1"
+MATRIX_SCHEMA = "shardproof-configurations/1"
 
 
 class ReportError(ValueError):
@@ -65,7 +65,7 @@ def from_json(data: bytes) -> Verdict:
         if schema != SCHEMA:
             raise ReportError(f"schema {schema!r}, expected {SCHEMA!r}")
         return msgspec.convert(document, Verdict, strict=False)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise ReportError(f"not a report: {error}") from error
 
 

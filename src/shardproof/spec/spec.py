@@ -253,6 +253,20 @@ class Spec:
         out.seconds = {**out.seconds, "unequal counts": time.process_time() - start}
         return out
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the Spec as it was written; nothing is read or captured."""
+        from shardproof.report.html import notebook
+
+        fields = {
+            "sequential": self.sequential,
+            "distributed": self.distributed,
+            "mesh": self.mesh,
+            "step": self.step if callable(self.sequential) else "",
+            "outputs": self.outputs,
+        }
+        inputs = self.inputs if isinstance(self.inputs, Mapping) else {"every input": self.inputs}
+        return notebook.spec(self.name, fields, inputs)
+
     # ---------------------------------------------------------------- resolving
 
     @cached_property

@@ -77,13 +77,13 @@ def _y(row: int) -> int:
 def _shape(b: PictureBox, first: int) -> Shape:
     width = LANE + (b.span - 1) * (LANE + GAP)
     letters = LETTERS + (b.span - 1) * 30
-    room = max(letters - len(b.op) - 1, 6)
+    room = letters - len(b.op)
     dots = [_left(c, first) + LANE // 2 for c in b.members] if b.span > 1 else []
     title = f"{b.op} {b.name}: {b.type}" + (f"\nmeans {b.meaning}" if b.meaning else "")
-    return Shape(
-        _left(b.column, first), _y(b.row), width, HIGH, _STATES[b.state], b.op,
-        _cut(b.name, room), _ends(b.meaning or b.type, letters + 3), title, bool(b.members), dots,
-    )  # fmt: skip
+    name = _cut(b.name, room) if room > 3 else ""
+    below = _ends(b.meaning or b.type, letters + 3)
+    place = (_left(b.column, first), _y(b.row), width, HIGH)
+    return Shape(*place, _STATES[b.state], b.op, name, below, title, bool(b.members), dots)
 
 
 def _path(

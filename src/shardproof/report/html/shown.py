@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from shardproof.report.diagnostic import Finding, OutputRelation, Span, Verdict
+from shardproof.report.diagnostic import Finding, OutputRelation, Span, Uneven, Verdict
 from shardproof.report.html import layout as maps
 from shardproof.report.html.picture import Scene, scene
 from shardproof.report.view import NONE, FindingView, Heat, Memory, Related, View
@@ -17,6 +17,12 @@ WORDS = {
     "for all inputs.",
     "refuted": "The distributed program computes something else.",
     "unproved": "No proof was found, and no input on which the two programs differ.",
+}
+UNEVEN = {
+    "refines": "It also refines with unequal counts",
+    "refuted": "But not with unequal counts",
+    "unproved": "With unequal counts it is not proved",
+    "not tried": "Unequal counts were not tried",
 }
 PLACEMENTS = {"R": "Replicate", "S": "Shard", "P": "Partial"}
 
@@ -253,6 +259,11 @@ def where(s: Span) -> str:
     return "/".join(parts[-3:]) + f":{s.line}"
 
 
+def uneven(u: Uneven) -> str:
+    """What was found with unequal counts, as a sentence."""
+    return f"{UNEVEN[u.status]} ({u.counts})" + (f": {u.message}" if u.message else "")
+
+
 def placement(text: str) -> str:
     """``Shard(0)`` for ``S(0)`` and so on, where the text is one placement."""
     head = text.split("(")[0]
@@ -265,5 +276,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "number": number,
     "placement": placement,
     "ranges": maps.ranges,
+    "uneven": uneven,
     "where": where,
 }
