@@ -12,8 +12,13 @@ from shardproof.testing.cases import Case
 
 MODULES = (
     "accumulation",
+    "checkpointing",
+    "clipping",
     "data_parallel",
+    "pipeline",
+    "sequence_parallel",
     "tensor_parallel",
+    "vocabulary",
     "zero",
 )
 
