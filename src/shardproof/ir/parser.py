@@ -308,4 +308,5 @@ class _Parser(Terms):
                 expected="""!{source="..", file="..", line=1} with texts for function, code,"""
                 " module, phase",
             )
-        return Origin(line=line, **texts) if texts or line else NO_ORIGIN, source
+        # Callers are not written, so that every field left is a text.
+        return Origin(line=line, **texts) if texts or line else NO_ORIGIN, source  # type: ignore[arg-type]

@@ -237,7 +237,8 @@ class _Report:
         where += f" in {s.function}" if s.function else ""
         yield from self.wrapped(where, f"{' ' * gutter}{arrow} ", "cyan", " " * (gutter + 4))
         if s.callers and arrow == "-->":
-            yield from self.wrapped(f"called from {', '.join(s.callers[:3])}", f"{' ' * gutter} |  ")
+            called = f"called from {', '.join(s.callers[:3])}"
+            yield from self.wrapped(called, f"{' ' * gutter} |  ")
         node = f"{s.graph} node {s.node}" + (f" ({s.op})" if s.op and s.op != s.node else "")
         yield from self.wrapped(node, f"{' ' * gutter} |  ")
         mark, style = ("^", "red") if arrow == "-->" else ("-", "cyan")

@@ -49,10 +49,9 @@ def accumulated(bug: str) -> Spec:
         total = torch.zeros(())
         for k in (0, 1):
             xs, ys, ms = (t.chunk(2)[k] for t in (x, y, m))
+            loss = error(xs, a, ys, ms) / m.sum()
             if bug == "B038":
                 loss = whole(xs, a, ys, ms) / 2  # planted: B038
-            else:
-                loss = error(xs, a, ys, ms) / m.sum()
             loss.backward()
             total = total + loss.detach()
         return total
@@ -184,10 +183,10 @@ def sample_share(bug: str) -> Spec:
         total = torch.zeros(())
         for part in (slice(0, 6), slice(6, 8)):
             mean = whole(x[part], a, y[part], m[part])
+            share = m[part].sum() / m.sum()
             if bug == "B049":
-                loss = mean * ((part.stop - part.start) / 8)  # planted: B049
-            else:
-                loss = mean * (m[part].sum() / m.sum())
+                share = (part.stop - part.start) / 8  # planted: B049
+            loss = mean * share  # carries: B049
             loss.backward()
             total = total + loss.detach()
         return total
@@ -335,9 +334,7 @@ BUGS = [
     Bug("B050", "Y-bwd", "loss times world size before an average", ddp_factor),
     Bug("B052", "Y", "smoothed loss uses the count of the micro-batch", smoothed_branch),
     Bug("B053", "Y-bwd", "factor cp on top of a token count", context_factor),
-    Bug(
-        "B055", "Y-bwd", "gradients of means summed over the sequence axis", sequence_parallel_mean
-    ),
+    Bug("B055", "Y-bwd", "gradients of means summed over the sequence", sequence_parallel_mean),
     Bug("B056", "Y-bwd", "rescaled by the world size instead of dp", rescaled),
     Bug("B058", "Y-bwd", "scale missing in the weight action of a split backward", split_backward),
     Bug("B059", "P", "summed gradients never divided by the count", context_factor),

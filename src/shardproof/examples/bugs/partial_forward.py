@@ -1,4 +1,4 @@
-"""F03: a partial sum is taken for a replica, or a replica for a partial sum, in the forward pass."""
+"""F03: a partial sum taken for a replica, or a replica for a partial sum, going forward."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from shardproof import Input, Mesh, Replicate, Spec
+from shardproof import Input, Mesh, Replicate, Shard, Spec
 
 
 class _Enter(torch.autograd.Function):
@@ -182,6 +182,7 @@ def spec(
 
 
 OWN_LOSS: dict[str, Any] = {"loss": None}
+ROWS_OUT, COLUMNS_OUT = {"output": Shard(0)}, {"output": Shard(1)}
 
 
 def f32(*shape: int, at: Any = None, grad: bool = False) -> Input:

@@ -70,10 +70,8 @@ def routing_weight(bug: str) -> Spec:
             experts = torch.where(mine.view(-1, 1, 1), experts, 0.0)
         outs = torch.einsum("th,thf->tf", p.enter(x), experts)
         if bug == "B022":
-            outs = Clamped.apply(weight, outs, mine)  # planted: B022
-        else:
-            outs = weight.unsqueeze(1) * outs
-        return (p.leave(outs) * c).sum()
+            return (p.leave(Clamped.apply(weight, outs, mine)) * c).sum()  # planted: B022
+        return (p.leave(weight.unsqueeze(1) * outs) * c).sum()
 
     inputs = {
         "x": p.f32(5, 4, grad=True),
