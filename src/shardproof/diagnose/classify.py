@@ -237,7 +237,7 @@ class Classifier:
                 place,
                 expected=want,
             )
-        ratio = _ratio(found, expected)
+        ratio = ratio_of(found, expected)
         if a == b and ratio is not None and ratio != 1:
             code = "SP111" if _whole(ratio) else "SP112"
             return Cause(
@@ -274,7 +274,8 @@ def _atoms(v: Val) -> set[int]:
     return {t.atom for c in v.cells for t, _ in c.lin if t.atom != UNIT}
 
 
-def _ratio(a: Val, b: Val) -> Coef | None:
+def ratio_of(a: Val, b: Val) -> Coef | None:
+    """The constant that ``a`` is of ``b``, or None."""
     if len(a.cells) != 1 or len(b.cells) != 1:
         return None
     x, y = a.cells[0].lin, b.cells[0].lin

@@ -129,8 +129,9 @@ class Facts:
         return tuple((t, k) for t, k in _terms(v) if is_partial(t) and self._known(t))
 
     def unreduced(self, found: Val, expected: Val) -> bool:
-        """Whether ``found`` is the expected value, but only a part of its sum."""
-        if not self.partials(found):
+        """Whether ``found`` is the expected value, but only a part of its sum. A summand that is
+        whole would be counted once a rank by a reduction of the sum."""
+        if len(self.partials(found)) < len(list(_terms(found))):
             return False
         plain = [{t.atom for t, _ in _terms(v)} for v in (found, expected)]
         return plain[0] == plain[1] or self._summands(found) == self._summands(expected)

@@ -8,23 +8,28 @@ the affected outputs are proved is shown, and what is shown says so.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from shardproof.diagnose.classify import Cause
+from shardproof.diagnose.classify import Cause, ratio_of
 from shardproof.diagnose.edit import Edit, Insert, Remove, Set, apply, group_attrs
 from shardproof.diagnose.facts import FACTOR, Facts
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.run import Inference, infer
-from shardproof.ir.graph import Node
-from shardproof.replay.search import differing_as_given
+from shardproof.ir.graph import Node, is_float
+from shardproof.replay.instantiate import is_concrete
+from shardproof.replay.search import SMALL, differing_as_given, elements
 from shardproof.report.diagnostic import Finding
 from shardproof.spec.problem import Problem
 
-MAX_CANDIDATES = 24
+MAX_CANDIDATES = 60
+# Of a problem that is too large for a run at its own sizes, every candidate costs an inference.
+MAX_INFERENCES = 16
+MAX_UPSTREAM = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +52,18 @@ class FixSearch:
         self.mesh = self.problem.distributed.mesh
         self.axes = [a for a, n in self.mesh.axes if n != 1]
         self.spmd = self.problem.distributed.spmd
+        self._small = is_concrete(self.problem) and elements(self.problem) <= SMALL
+        self._multiplied = inf.evaluator.products.multiplied
         self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
     def search(self, finding: Finding, site: Site, cause: Cause) -> Candidate | None:
         """Try candidates in order; the first that is proved is written into the finding."""
         tried: set[str] = set()
+        most = MAX_CANDIDATES if self._small else MAX_INFERENCES
         for c in self._candidates(finding, site, cause):
             if c.text in tried:
                 continue
-            if len(tried) == MAX_CANDIDATES:
+            if len(tried) == most:
                 break
             tried.add(c.text)
             if self._proved(c, set(finding.affected)):
@@ -67,7 +75,7 @@ class FixSearch:
         edited = apply(self.problem, c.edits, c.op)
         if edited is None or differing_as_given(edited, self.fixed) & affected:
             return False
-        result = infer(edited, fixed=self.fixed)
+        result = infer(edited, fixed=self.fixed, multiplied=self._multiplied)
         if result.schedule.errors:
             return False
         still = {j.obligation.seq_output for j in result.judged if not j.holds}
@@ -98,6 +106,71 @@ class FixSearch:
         yield from self._attributes(site, cause)
         for place in dict.fromkeys(near):
             yield from self._slice(place)
+        if finding.code == "SP118":
+            yield from self._share(site)
+        yield from self._scale_outputs(finding)
+        yield from self._behind(near)
+
+    def _behind(self, near: list[Place]) -> Iterator[Candidate]:
+        """Reductions and changed collectives further back; where a value is a part of a sum, the
+        whole sum may have been meant long before anything went wrong."""
+        places = self._upstream(near)
+        parts = [p for p in places if self._is_part(p)]
+        for place in (*parts, *(p for p in places if p not in parts)):
+            yield from self._reduce(place, "sum")
+        for place in places:
+            yield from self._change_collective(place)
+
+    def _upstream(self, starts: list[Place]) -> list[Place]:
+        """Real values that the given ones depend on, nearest first."""
+        seen = dict.fromkeys(starts)
+        todo = deque(seen)
+        while todo and len(seen) < MAX_UPSTREAM:
+            rank, value = todo.popleft()
+            for p in self.tracer.operands((rank, value)):
+                if p[0] == rank and p not in seen and is_float(p[1].dtype):
+                    seen[p] = None
+                    todo.append(p)
+        return list(seen)
+
+    def _is_part(self, place: Place) -> bool:
+        v = self.tracer.meaning(place)
+        return v is not None and bool(self.facts.partials(v))
+
+    def _share(self, site: Site) -> Iterator[Candidate]:
+        """Add this rank's share of a replicated summand."""
+        extents = [n for a, n in self.mesh.axes if a in self.axes and isinstance(n, int)]
+        for place in (p for p in site.operands if p[0] == site.rank and not self._is_part(p)):
+            at = self._at(place)
+            for extent in extents if at is not None else ():
+                by = Fraction(1, extent)
+                text = f"add %{place[1].name} behind the reduction, or {by} of it on each rank"
+                assert at is not None
+                edit = Insert(at[0], "scale", lambda rank, by=by: {"by": by})  # type: ignore[misc]
+                yield Candidate(text + _where(site.node), (edit,), at[1].op if at[1] else "")
+
+    def _scale_outputs(self, finding: Finding) -> Iterator[Candidate]:
+        """Take the factor out where the outputs are returned."""
+        graph = self.problem.distributed.graphs[0]
+        ratios: dict[str, Fraction] = {}
+        for j in self.inf.judged:
+            if j.holds or j.obligation.seq_output not in finding.affected:
+                continue
+            ratio = ratio_of(j.found, j.expected) if j.found and j.expected else None
+            if not isinstance(ratio, Fraction):
+                return
+            if ratios.setdefault(j.obligation.dist_output, ratio) != ratio:
+                return
+        edits = []
+        for name, ratio in ratios.items():
+            value = graph.output(name)
+            at = self._at((0, value)) if value is not None else None
+            if at is None:
+                return
+            edits.append(Insert(at[0], "scale", lambda rank, by=1 / ratio: {"by": by}))  # type: ignore[misc]
+        if edits:
+            factors = ", ".join(f"%{n} by {1 / k}" for n, k in ratios.items())
+            yield Candidate(f"multiply {factors}", tuple(edits))
 
     def _at(self, place: Place) -> tuple[int, Node | None] | None:
         """Position of the node that makes a value, or of an input (negative)."""

@@ -35,7 +35,7 @@ def data(at: Any = BATCH, rows: int = 8) -> dict[str, Any]:
 
 def whole(x: Any, a: Any, y: Any, m: Any) -> Any:
     """The mean over all samples that count."""
-    return error(x, a, y, m) / m.sum()
+    return error(x, a, y, m) / m.sum()  # carries: B038, B049
 
 
 def accumulated(bug: str) -> Spec:
@@ -123,7 +123,7 @@ def repeated_division(bug: str) -> Spec:
             xs, ys = x.chunk(2)[k], y.chunk(2)[k]
             for xp, yp in zip(xs.chunk(2), ys.chunk(2), strict=True):
                 scale = 1.0 if bug == "B044" else 0.5
-                ((xp @ a - yp).square().mean() * scale).backward()
+                ((xp @ a - yp).square().mean() * scale).backward()  # carries: B044
             if bug == "B044":
                 a.grad.div_(2)  # planted: B044
         return a.grad
@@ -142,7 +142,7 @@ def micro_batches(bug: str) -> Spec:
             return loss
         total = torch.zeros(())
         for xp, yp in zip(x.chunk(2), y.chunk(2), strict=True):
-            loss = (xp @ a - yp).square().mean()
+            loss = (xp @ a - yp).square().mean()  # carries: B046
             scaled = loss / (1 if bug == "B046" else 2)  # planted: B046
             scaled = scaled / 2 if bug == "B047" else scaled  # planted: B047
             scaled.backward()
@@ -166,7 +166,7 @@ def ddp_factor(bug: str) -> Spec:
         return loss
 
     def after(v: Any) -> None:
-        dist.all_reduce(v["a"].grad, dist.ReduceOp.AVG)
+        dist.all_reduce(v["a"].grad, dist.ReduceOp.AVG)  # carries: B050
 
     inputs = {"x": p.f32(8, 3, at=BATCH), "a": p.f32(3, grad=True), "y": p.f32(8, at=BATCH)}
     return p.spec(sequential, distributed, DP2, inputs, after=after, outputs=p.OWN_LOSS)
@@ -198,7 +198,7 @@ def smoothed_branch(bug: str) -> Spec:
     """The branch of label smoothing ignores the global count."""
 
     def losses(x: Any, a: Any, y: Any, m: Any) -> Any:
-        return error(x, a, y, m) * 0.9 + ((x @ a) * m).sum() * 0.1
+        return error(x, a, y, m) * 0.9 + ((x @ a) * m).sum() * 0.1  # carries: B052
 
     def step(model: Any, optimizer: Any, x: Any, a: Any, y: Any, m: Any) -> Any:
         if model is None:
@@ -225,7 +225,7 @@ def context_factor(bug: str) -> Spec:
         return loss * 2 if bug == "B053" else loss  # planted: B053
 
     def after(v: Any) -> None:
-        dist.all_reduce(v["a"].grad)
+        dist.all_reduce(v["a"].grad)  # carries: B053, B059
         if bug != "B059":
             v["a"].grad.div_(p.summed(v["m"].sum()))  # planted: B059
 
@@ -237,7 +237,7 @@ def sequence_parallel_mean(bug: str) -> Spec:
     """Each rank takes the mean over its slice; gradients are summed over the sequence axis."""
 
     def sequential(x: Any, a: Any, y: Any) -> Any:
-        return (x @ a - y).square().mean()
+        return (x @ a - y).square().mean()  # carries: B055
 
     def after(v: Any) -> None:
         dist.all_reduce(v["a"].grad)  # planted: B055
@@ -281,7 +281,7 @@ def split_backward(bug: str) -> Spec:
         total = torch.zeros(())
         for part in x.chunk(2):
             h = (part @ w).detach().requires_grad_()
-            loss = (h @ v).square().mean()
+            loss = (h @ v).square().mean()  # carries: B058
             dh, dv = torch.autograd.grad(loss, (h, v))
             with torch.no_grad():
                 scale = 1.0 if bug == "B058" else 0.5
