@@ -13,10 +13,10 @@ from shardproof.examples.grad_accumulation import accumulate
 from shardproof.ir.graph import Graph
 from shardproof.ir.text import parse_graph
 from shardproof.ops.base import infer_types
+from shardproof.replay import search as searching
 from shardproof.replay.compare import replay_problem
 from shardproof.replay.inputs import draw_inputs, rank_inputs
 from shardproof.replay.resize import Resized, Wish, resize
-from shardproof.replay import search as searching
 from shardproof.replay.search import differing_as_given, find_counterexample, search
 from shardproof.spec.problem import Problem
 
