@@ -15,6 +15,7 @@ MODULES = (
     "checkpointing",
     "clipping",
     "data_parallel",
+    "hf_llama",
     "pipeline",
     "sequence_parallel",
     "tensor_parallel",

@@ -261,3 +261,42 @@ def test_windows_are_cut_out_of_their_storage(
 def test_windows_whose_rows_overlap_have_no_plan() -> None:
     with pytest.raises(NoPlan):
         plan(Geometry("f32", (3, 3), (2, 1), 0), 12)
+
+
+class Partly(torch.optim.SGD):
+    """Keeps state of which the ranks hold ``rows`` rows each."""
+
+    def __init__(self, params: Any, rows: int) -> None:
+        super().__init__(params, lr=0.1)
+        self.rows = rows
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        for w in self.param_groups[0]["params"]:
+            held = self.state[w].setdefault("seen", torch.zeros(self.rows, *w.shape[1:]))
+            held += w.grad[: self.rows]
+            w -= 0.1 * w.grad
+
+
+def test_state_that_is_cut_where_its_parameter_is_not() -> None:
+    def optimizer(params: Any) -> Any:
+        rows = {1: 4, 2: 2}[dist.get_world_size()]
+        return Partly(params, rows)
+
+    def spec(make: Any) -> Spec:
+        return Spec(
+            sequential=lambda: nn.Linear(3, 4, bias=False),
+            distributed=lambda mesh, rank: nn.Linear(3, 4, bias=False),
+            mesh=Mesh(dp=2),
+            inputs={"input": Input((5, 3))},
+            step="train",
+            loss=lambda output, **inputs: output.pow(2).sum(),
+            optimizer=make,
+        )
+
+    verdict = spec(optimizer).check()
+    # Rank 1 adds rank 0's rows to its own.
+    assert verdict.status == "refuted"
+    assert {f for finding in verdict.findings for f in finding.affected} == {"state.weight.seen"}
+    with pytest.raises(InputError, match=r"the state .* is \[\[3, 3\]\]"):
+        spec(lambda params: Partly(params, 4 if dist.get_world_size() == 1 else 3)).resolve()

@@ -7,7 +7,9 @@ from random import Random
 from typing import Any
 
 Path = tuple[Any, ...]
-AREAS = ("atoms", "terms", "meanings", "sequential", "distributed", "opened")
+AREAS = (
+    "atoms", "terms", "meanings", "sequential", "distributed", "opened", "templates", "copies",
+)  # fmt: skip
 
 
 def altered(data: dict[str, Any], rng: Random, area: str) -> tuple[dict[str, Any], str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from tests.support.layers import stack
 from tests.support.problems import all_ranks, data_parallel, even, mlp, uneven
 from tests.support.vocabulary import cross_entropy, masked_lookup
 
@@ -23,6 +24,8 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "lookup for all": lambda: masked_lookup(all_ranks(), symbol("T"), symbol("h")),
     "cross entropy": lambda: cross_entropy(even(2, 3), 5),
     "cross entropy for all": lambda: cross_entropy(all_ranks(), symbol("T")),
+    "layers": lambda: stack(even(2, 1), 4),
+    "layers for all": lambda: stack(all_ranks(), 4),
     "fused cross entropy": lambda: cross_entropy(even(2, 3), 5, fused=True),
 }
 

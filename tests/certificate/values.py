@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from shardproof.certificate.check import check
 from shardproof.certificate.claims import INTERNAL, IOTA, UNIT, Atom, Claims, Lin, Meaning, Term
 from shardproof.certificate.document import Document, claims, decode, problems
 from shardproof.certificate.exact import Quotient
@@ -28,8 +29,9 @@ TOLERANCE = 1e-9
 def values(certificate: bytes) -> list[Values]:
     """The claims of a certificate that can be read, in numbers; once for every rank."""
     doc = decode(certificate)
-    _, evaluated = problems(doc)
+    original, evaluated = problems(doc)
     read = claims(doc.proof, evaluated)
+    check(original, evaluated, read, doc.fixed)  # makes the claims about copies
     limits = _limits(doc)
     integers = {v.name for v in evaluated.sequential.inputs if is_integer(v.dtype)}
     found = sorted({s for x in _sizes(read) for s in symbols(x)} | _extents(read))
@@ -80,6 +82,8 @@ def _sizes(c: Claims) -> Iterator[Poly]:
     ]
     for table in (c.sequential, *c.distributed):
         for m in table.values():
+            if not isinstance(m, Meaning):
+                continue
             todo += [m.dims, *((x.lo, x.hi) for x in m.cells)]
             todo += [(t.ax, t.off, t.restr) for x in m.cells for t, _ in x.lin]
     while todo:
@@ -101,8 +105,10 @@ class _Numbers:
     def all(self) -> Values:
         out: Values = {}
         for k, table in enumerate((self.claims.sequential, *self.claims.distributed)):
-            for v, m in table.items():
-                out[k, v.name] = self.meaning(m)
+            for v in {**table, **table.later}:
+                m = table[v]
+                if isinstance(m, Meaning):
+                    out[k, v.name] = self.meaning(m)
         for k, rows in enumerate(self.claims.opened.values()):
             self.inner(out, (k,), rows)
         return out

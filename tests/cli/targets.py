@@ -22,7 +22,7 @@ class Known(Spec):
     verdict: Any = None
 
     def check(self, **_: Any) -> Verdict:
-        if isinstance(self.verdict, Exception):
+        if isinstance(self.verdict, BaseException):
             raise self.verdict
         return self.verdict
 
@@ -53,6 +53,14 @@ def unproved() -> Spec:
 
 def broken() -> Spec:
     return _spec(RuntimeError("broken inside"))
+
+
+def interrupted() -> Spec:
+    return _spec(KeyboardInterrupt())
+
+
+def of_extents(tp: int) -> Spec:
+    return _spec(verdicts.refines() if tp == 1 else verdicts.refuted())
 
 
 def wrong_graph() -> Spec:

@@ -35,8 +35,9 @@ return %y
 
 def unknown() -> Spec:
     """An operator without a meaning."""
+    ranks = [UNKNOWN.replace("graph g", f"graph g\nrank {r}") for r in range(2)]
     return Spec.from_graphs(
-        sequential=UNKNOWN, distributed=[UNKNOWN, UNKNOWN], mesh=Mesh(tp=2),
+        sequential=UNKNOWN, distributed=ranks, mesh=Mesh(tp=2),
         inputs={"x": Replicate()}, outputs={"y": Replicate()},
     )  # fmt: skip
 

@@ -82,7 +82,7 @@ def test_specs_of_text_graphs(text: str) -> None:
     start = time.process_time()
     try:
         Spec.from_graphs(
-            sequential=text, distributed=[text, text], mesh=Mesh(tp=2),
+            sequential=text, distributed=[GRAPHS[0], text], mesh=Mesh(tp=2),
             inputs={"*": Replicate()}, outputs={"*": Replicate()},
         ).resolve()  # fmt: skip
     except InputError as e:

@@ -19,8 +19,22 @@ def certify(
 ) -> Outcome:
     """Whether the independent checker agrees that ``inf`` proves ``problem``. ``listed`` are the
     assumptions that the verdict prints."""
+    outcome = _certify(problem, inf, fixed, listed, copies=True)
+    if outcome.agrees or not inf.copied:
+        return outcome
+    return _certify(problem, inf, fixed, listed, copies=False)
+
+
+def _certify(
+    problem: Problem,
+    inf: Inference,
+    fixed: dict[str, float] | None,
+    listed: Collection[str],
+    *,
+    copies: bool,
+) -> Outcome:
     try:
-        data = msgspec.json.encode(proof_of(inf))
+        data = msgspec.json.encode(proof_of(inf, copies=copies))
         proof = msgspec.json.decode(data, type=Proof)
     except (KeyError, msgspec.MsgspecError, TypeError, ValueError) as e:
         return Outcome(f"not checked: the certificate was not written ({type(e).__name__})")

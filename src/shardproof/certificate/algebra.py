@@ -9,6 +9,7 @@ function of their bounds, which is zero or not; so partial sums never have to be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from shardproof.certificate.canonical import Canonical
@@ -53,15 +54,26 @@ MAX_POWER = 64
 MAX_WORK = 3_000_000
 
 
+@dataclass(slots=True)
+class Noted:
+    """What the check of a layer rested on, beside definitions: what it divides by, unknowns that
+    were tied to a value, and whether it needed an assumption about an atom."""
+
+    divisors: set[int] = field(default_factory=set)
+    owned: set[int] = field(default_factory=set)
+    assumed: bool = False
+
+
 class Algebra:
-    """Sums of products over the atoms of one certificate. ``known`` are ranges of integer
-    unknowns and ``spans`` several of one, ``boolean`` unknowns that are 0 or 1, ``linear`` the
-    places in which the functions of atoms that a node of the program computes are linear,
+    """Sums of products over the atoms of one certificate: ``full`` are all definitions, ``atoms``
+    those that may be used (a copied layer is checked with some hidden). ``known`` are ranges of
+    integer unknowns and ``spans`` several of one, ``boolean`` unknowns that are 0 or 1, ``linear``
+    the places in which the functions of atoms that a node of the program computes are linear,
     ``divisors`` what the program divides by, and ``assumed`` the facts that the comparisons rested
     on."""
 
     def __init__(self, atoms: list[Atom]) -> None:
-        self.atoms = atoms
+        self.full, self.atoms = atoms, list(atoms)
         self.known: dict[int, Range] = {}
         self.boolean: set[int] = set()
         self.linear: dict[int, frozenset[int]] = {}
@@ -70,11 +82,24 @@ class Algebra:
         self.spans: dict[int, list[Piece]] = {}
         self.guarding = Guarding(self.known, self.spans)
         self.work = 0
-        self.canonical = Canonical(atoms, self.splits)
+        self.canonical = Canonical(self.atoms, self.splits)
+        self.noted: Noted | None = None
 
     def assume(self, text: str) -> None:
-        """Note a fact that the proof rests on."""
+        """Note a fact about sizes that the proof rests on."""
         self.assumed[text] = None
+
+    def assume_of_atom(self, text: str) -> None:
+        """Note a fact about the values of an atom that the proof rests on."""
+        self.assumed[text] = None
+        if self.noted is not None:
+            self.noted.assumed = True
+
+    def divides(self, atom: int) -> None:
+        """Note that the program divides by an atom."""
+        self.divisors.add(atom)
+        if self.noted is not None:
+            self.noted.divisors.add(atom)
 
     # ---- terms as sums
 
@@ -318,7 +343,7 @@ class Algebra:
             terms = self.sum_of(d.operands[0], b.inner.at)
             if not all(self.positive(t.atom) for t, _ in d.operands[0]):
                 name = " + ".join(self.atoms[t.atom].name for t, _ in d.operands[0][:3])
-                self.assume(f"{name} is positive (the program takes its logarithm)")
+                self.assume_of_atom(f"{name} is positive (the program takes its logarithm)")
             rest = (*p.factors[:k], *p.factors[k + 1 :])
             return [
                 (Product(p.ranges, (*rest, *((f, e) for f, _ in q.factors))), self.raised(c, e))
@@ -415,7 +440,7 @@ class Algebra:
             if b.atom not in self.divisors:
                 raise NotChecked("a quotient of something that the program does not divide by")
             name = self.atoms[b.atom].name
-            self.assume(f"{name} is nowhere zero (the program divides by it)")
+            self.assume_of_atom(f"{name} is nowhere zero (the program divides by it)")
 
     def positive(self, atom: int) -> bool:
         """Exponentials, and products and sums of them."""

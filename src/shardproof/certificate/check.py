@@ -6,13 +6,14 @@ arithmetic of sizes (``ir``), and this package. The certificate only says where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import Claims, Lin, Meaning, well_formed, well_formed_atoms
+from shardproof.certificate.claims import Claims, Lin, Meaning, well_formed, well_formed_atom
 from shardproof.certificate.communication import concrete
+from shardproof.certificate.copies import Copies, Copy, Layer, Table
 from shardproof.certificate.discrete import LOOKUPS, Discrete
 from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
 from shardproof.certificate.extrema import over_dims
@@ -35,13 +36,13 @@ from shardproof.certificate.schedule import Walk, waits
 from shardproof.ir.builder import Builder
 from shardproof.ir.check import check_graph
 from shardproof.ir.graph import Graph, Mesh, Node, Value
-from shardproof.ir.sizes import Undecided
+from shardproof.ir.sizes import Size, Undecided
 from shardproof.ops import base as alg
 from shardproof.ops.numbers import exact
 from shardproof.spec.problem import Problem
 
 MAX_REGIONS = 4096
-Table = dict[Value, Tensor]
+Tensors = dict[Value, Any]
 Fits = Callable[[Region, Sequence[Aff], Sum], bool]
 
 
@@ -106,9 +107,20 @@ class Checker:
         self.sources: dict[int, Source] = {}
         self.moved: dict[Any, Moved] = {}
         self.mesh: Mesh | None = None
+        claims.sequential = Table(claims.sequential)
+        claims.distributed = [Table(t) for t in claims.distributed]
+        self.copies = Copies(self)
+        self.images: set[int] = set()
+        self.layers: dict[tuple[int, int], Layer] = {(x.graph, x.at): x for x in claims.layers}
+
+    def facts(self) -> Any:
+        """What is known of values beside the definitions of their atoms."""
+        a = self.algebra
+        return dict(a.known), set(a.boolean), dict(a.spans), len(self.discrete.assumed)
 
     def all(self) -> None:
-        well_formed_atoms(self.claims.atoms)
+        for k in self.ready:
+            well_formed_atom(self.claims.atoms, k)
         self.where = "ranks"
         if self.problem is not self.original:
             check_fold(self.original, self.problem)
@@ -119,13 +131,36 @@ class Checker:
             raise NotChecked("there are not as many graphs as ranks")
         self.mesh = program.mesh if program.spmd else program.inner
         self.ranks = Ranks(self.algebra, self.mesh or Mesh(()), self.differs)
-        for g in (self.problem.sequential, *program.graphs, *self.problem.relation):
+        for k, g in enumerate((self.problem.sequential, *program.graphs)):
+            self.well_typed(g, self.copied(k, g))
+        for g in self.problem.relation:
             self.well_typed(g)
         self.sequential()
         self.distributed()
+        if self.layers:
+            raise NotChecked("a layer that is not where the certificate says")
         for ob in self.problem.obligations:
             self.where = f"output {ob.seq_output}"
             Judge(self, ob).check()
+
+    def run(self, k: int, graph: Graph, table: Any, step: Callable[[Node], None]) -> None:
+        """Check the nodes of a graph that runs from the first to the last; copies as such."""
+        at = 0
+        while at < len(graph.nodes):
+            layer = self.layers.pop((k, at), None)
+            if layer is None:
+                step(graph.nodes[at])
+                at += 1
+                continue
+            nodes = graph.nodes[at : at + layer.period]
+            self.where = f"graph {k}, layer at {at}"
+            if isinstance(layer, Copy):
+                self.copies.add(layer, nodes, table)
+            else:
+                with self.copies.closed(layer, nodes):
+                    for node in nodes:
+                        step(node)
+            at += layer.period
 
     def distributed(self) -> None:
         """Check the graphs of the ranks, or of their classes, in an order in which they run."""
@@ -137,8 +172,8 @@ class Checker:
         if program.spmd:
             self.where = "asynchronous results"
             waits(program.graphs[0])
-            for node in program.graphs[0].nodes:
-                self.local(0, node)
+            graph = program.graphs[0]
+            self.run(1, graph, self.claims.distributed[0], lambda node: self.local(0, node))
         else:
             for kind, members in Walk(program).steps():
                 if kind == "local":
@@ -146,20 +181,29 @@ class Checker:
                 else:
                     self.meeting(kind, members)
 
-    def well_typed(self, g: Graph) -> None:
+    def copied(self, k: int, g: Graph) -> set[Node]:
+        """The nodes in copies, which have the types of nodes that are checked."""
+        spans = [
+            (x.at, x.period) for x in self.layers.values() if isinstance(x, Copy) and x.graph == k
+        ]
+        return {n for at, period in spans for n in g.nodes[at : at + period]}
+
+    def well_typed(self, g: Graph, typed: Collection[Node] = ()) -> None:
         # A group along axes of one rank each has no axes when it is folded.
-        flaws = [f for f in check_graph(g, alg.infer_types) if "the group ()" not in f.message]
+        found = check_graph(g, alg.infer_types, None, typed)
+        flaws = [f for f in found if "the group ()" not in f.message]
         if flaws:
             raise NotChecked(f"graph {g.name}: {flaws[0]}")
 
     # ---- claims
 
-    def claim(self, table: Table, v: Value) -> Meaning:
+    def claim(self, table: Tensors, v: Value) -> Meaning:
         m = table[v]
         if isinstance(m, Moved):
             raise NotChecked(f"nothing is claimed of %{v.name}")
         if m.shape != v.shape:
             raise NotChecked(f"the claimed shape of %{v.name} is not its shape")
+        assert isinstance(m, Meaning)
         self.form(m)
         return m
 
@@ -182,6 +226,7 @@ class Checker:
         """Every unknown in a claim has been tied to what it stands for."""
         if atom in self.ready:
             return
+        well_formed_atom(self.claims.atoms, atom)
         a = self.claims.atoms[atom]
         if not a.fn and atom not in self.owner:
             raise NotChecked(f"the unknown {a.name} stands for nothing")
@@ -216,11 +261,16 @@ class Checker:
                 return False  # assumptions speak of inputs by these names
             if self.owner.setdefault(t.atom, key) != key:
                 return False
-            if boolean:
-                self.algebra.boolean.add(t.atom)
-            if self.side is not None and self.mesh is not None:
-                self.differs.add(t.atom)
+            self._owned(t.atom, boolean)
         return True
+
+    def _owned(self, atom: int, boolean: bool) -> None:
+        if self.algebra.noted is not None:
+            self.algebra.noted.owned.add(atom)
+        if boolean:
+            self.algebra.boolean.add(atom)
+        if self.side is not None and self.mesh is not None:
+            self.differs.add(atom)
 
     def source(self, m: Tensor) -> Source:
         if isinstance(m, Moved):
@@ -278,10 +328,9 @@ class Checker:
             else:
                 self.no_pieces(self.claim(table, v))
         self.stated(graph, table)
-        for node in graph.nodes:
-            self.node("sequential", node, table)
+        self.run(0, graph, table, lambda node: self.node("sequential", node, table))
 
-    def stated(self, graph: Graph, table: Table) -> None:
+    def stated(self, graph: Graph, table: Tensors) -> None:
         """Note what lookups say of the integer inputs: they say it of the whole program."""
         inputs = {a for a, key in self.owner.items() if key[0] == "input"}
         origin = {v: v for v in graph.inputs}
@@ -337,7 +386,7 @@ class Checker:
             self.equals(m, values[out])
             self.no_pieces(m)
 
-    def node(self, where: str, node: Node, table: Table) -> None:
+    def node(self, where: str, node: Node, table: Tensors) -> None:
         """Check the claims about the results of one operator that is not a collective."""
         first = node.outputs[0] if node.outputs else None
         self.where = f"{where}, {node.source or (first.name if first else node.op)} ({node.op})"
@@ -349,37 +398,41 @@ class Checker:
         types = tuple(v.type for v in node.inputs)
         for k, rule in enumerate(op.algebra(types, node.attrs)):
             v = node.outputs[k]
-            attrs = tuple(sorted((a, repr(x)) for a, x in node.attrs.items()))
-            key: Any = (node.op, attrs, k, types, tuple(id(m) for m in operands))
+            if v not in table and isinstance(rule, VIEWS):
+                table[v] = self.rearranged(rule, operands, v.shape)
+                continue
+            key: Any = (rule, v.dtype, *map(id, operands), *(t.dtype for t in types))
+            if isinstance(rule, alg.Pointwise | alg.Signature):
+                key = (*key, repr(rule.attrs))
             if isinstance(rule, alg.Opaque | alg.Undefined):
                 key = ("value", id(v))
-            if v not in table and isinstance(rule, VIEWS):
-                table[v] = self.rearranged(rule, operands, v, key)
-                continue
             if (key, id(table[v])) in self.checked:
                 continue
             self._result(rule, node, operands, v, table, key)
             self.checked.add((key, id(table[v])))
 
-    def rearranged(self, rule: alg.Algebra, operands: list[Tensor], v: Value, key: Any) -> Moved:
+    def rearranged(
+        self, rule: alg.Algebra, operands: list[Tensor], shape: tuple[Size, ...]
+    ) -> Moved:
         """A rearrangement of tensors; one of the same tensors is the same."""
+        key = (rule, shape, *map(id, operands))
         found = self.moved.get(key)
         if found is None:
 
             def moved(ms: Sequence[Tensor]) -> Source:
-                out = simple(rule, [self.source(m) for m in ms], v.shape, self.algebra.assume)
+                out = simple(rule, [self.source(m) for m in ms], shape, self.algebra.assume)
                 assert out is not None
                 return out
 
-            found = self.moved[key] = Moved(moved(operands), tuple(operands))
+            found = self.moved[key] = Moved(rule, moved(operands), tuple(operands))
             base = operands[0].base
             if base is not None and len(operands) == 1:
-                found.base, found.pieces = Moved(moved([base]), (base,)), operands[0].pieces
+                found.base, found.pieces = Moved(rule, moved([base]), (base,)), operands[0].pieces
         return found
 
     def _result(
         self, rule: alg.Algebra, node: Node, operands: list[Tensor], v: Value,
-        table: Table, key: Any,
+        table: Tensors, key: Any,
     ) -> None:  # fmt: skip
         self.steps += 1
         try:
@@ -423,7 +476,7 @@ class Checker:
         else:
             raise NotChecked(f"the rule {type(rule).__name__}")
 
-    def _opened(self, where: str, node: Node, table: Table) -> None:
+    def _opened(self, where: str, node: Node, table: Tensors) -> None:
         """An operator by its definition: the inner values are claimed too."""
         op = alg.lookup(node.op)
         assert op.define is not None

@@ -122,24 +122,26 @@ class Inner:
 class Claims:
     """The meanings of the values of the sequential graph, of each evaluated distributed graph,
     and of what fused operators are made of, by the node's first result. Nothing need be claimed
-    of a rearrangement. ``assumed`` is what the coefficients themselves rest on."""
+    of a rearrangement, nor of what is in a copy of a layer. ``assumed`` is what the coefficients
+    themselves rest on."""
 
     atoms: list[Atom]
     sequential: dict[Value, Any]
     distributed: list[dict[Value, Any]]
     opened: dict[Value, list[Inner]] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
+    layers: list[Any] = field(default_factory=list)
 
 
-def well_formed_atoms(atoms: list[Atom]) -> None:
-    """Definitions use earlier atoms only, with as many indices as these have."""
-    for k, a in enumerate(atoms):
-        if k in (UNIT, IOTA) and (a.fn or a.n_free != k):
-            raise NotChecked("the first two atoms are not 1 and the index")
-        if a.fn:
-            _defined(atoms, k, a)
-        elif a.operands or a.lo or a.hi or a.whole or a.attrs or a.n_free < 0:
-            raise NotChecked(f"atom {k} is an unknown with a definition")
+def well_formed_atom(atoms: list[Atom], k: int) -> None:
+    """A definition uses earlier atoms only, with as many indices as these have."""
+    a = atoms[k]
+    if k in (UNIT, IOTA) and (a.fn or a.n_free != k):
+        raise NotChecked("the first two atoms are not 1 and the index")
+    if a.fn:
+        _defined(atoms, k, a)
+    elif a.operands or a.lo or a.hi or a.whole or a.attrs or a.n_free < 0:
+        raise NotChecked(f"atom {k} is an unknown with a definition")
 
 
 def _defined(atoms: list[Atom], k: int, a: Atom) -> None:

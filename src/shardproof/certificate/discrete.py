@@ -269,7 +269,7 @@ class Discrete:
 
     def _stated(self, atom: int, pieces: Sequence[Piece], rows: Size) -> list[Piece]:
         """The pieces that occur. A lookup of the sequential program states which these are."""
-        if tuple(pieces) == pw.WHOLE and self.stating and not self.algebra.atoms[atom].fn:
+        if tuple(pieces) == pw.WHOLE and self.stating and not self.algebra.full[atom].fn:
             old = self.algebra.known.get(atom)
             self.algebra.known[atom] = (
                 (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
@@ -288,7 +288,7 @@ class Discrete:
         """Masked ids of the sequential program: where an id is not masked it indexes the table,
         which is assumed, as for ids without a mask."""
         name = self.algebra.atoms[atom].name
-        if self.stating and atom not in self.allowed and not self.algebra.atoms[atom].fn:
+        if self.stating and atom not in self.allowed and not self.algebra.full[atom].fn:
             kept = [q for p in pieces if (q := pw.trimmed(p, rows)) is not None]
             if kept != pieces and kept and all(pw.inside(p, rows) for p in kept):
                 self.allowed[atom] = kept

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from shardproof.certificate.claims import Atom, Cell, Claims, Inner, Lin, Meaning, Piece, Term
+from shardproof.certificate.copies import Copy, Layer, Template
 from shardproof.certificate.exact import Coef, NotChecked, quotient, whole
 from shardproof.ir.graph import Graph, Mesh, Program, Value
 from shardproof.ir.lexer import TextError, tokenize
@@ -72,6 +73,28 @@ class InnerRow(Row):
     inner: list[InnerRow] | None = None
 
 
+class TemplateRow(Row):
+    """A layer that is checked once: its graph (0 is the sequential one), its nodes, the atoms that
+    are made in it and those that its copies rename, and the sequential template that it follows."""
+
+    graph: int
+    at: int
+    period: int
+    made: list[int]
+    moved: list[int]
+    of: int | None = None
+
+
+class CopyRow(Row):
+    """A copy of a template from node ``at``, what its atoms are called, and the sequential copy
+    that it follows."""
+
+    template: int
+    at: int
+    new: list[int]
+    of: int | None = None
+
+
 class Proof(msgspec.Struct, forbid_unknown_fields=True):
     """Tables of atoms, terms and meanings, and which meaning each value has; none where a value
     is a rearrangement of others."""
@@ -82,6 +105,8 @@ class Proof(msgspec.Struct, forbid_unknown_fields=True):
     sequential: list[int | None]
     distributed: list[list[int | None]]
     opened: list[tuple[int, int, list[InnerRow]]] = []
+    templates: list[TemplateRow] = []
+    copies: list[CopyRow] = []
 
 
 class ObligationRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -265,7 +290,24 @@ class _Reader:
         for g, k, inner in self.proof.opened:
             node = _entry(_entry(graphs, g).nodes, k)
             opened[node.outputs[0]] = _inner(inner, made)
-        return Claims(atoms, tables[0], tables[1:], opened, tuple(self.assumed))
+        layers = self.layers()
+        return Claims(atoms, tables[0], tables[1:], opened, tuple(self.assumed), layers)
+
+    def layers(self) -> list[Layer]:
+        """The layers that are checked once, and their copies."""
+        templates: list[Template] = []
+        for t in self.proof.templates:
+            of = None if t.of is None else _entry(templates, t.of)
+            row = (t.graph, t.at, t.period, tuple(t.made), tuple(t.moved))
+            templates.append(Template(*row, of))
+        copies: list[Copy] = []
+        for c in self.proof.copies:
+            like = None if c.of is None else _entry(copies, c.of)
+            copies.append(Copy(_entry(templates, c.template), c.at, tuple(c.new), like))
+        out: list[Layer] = [*templates, *copies]
+        if len({(x.graph, x.at) for x in out}) != len(out) or any(x.period < 1 for x in out):
+            raise NotChecked("layers that overlap")
+        return out
 
     def term(self, t: TermRow) -> Term:
         ax = tuple(None if w is None else (w[0], self.size(w[1])) for w in t.ax)

@@ -269,7 +269,7 @@ class Functions:
         for p, _ in x if len(x) == 1 else []:
             for b, _ in self._factors(p):
                 if isinstance(b, Read):
-                    self.algebra.divisors.add(b.atom)
+                    self.algebra.divides(b.atom)
 
     def _power(self, x: Sum, e: Rational, region: Region, claimed: Sum) -> Sum:
         if not x:
@@ -288,7 +288,7 @@ class Functions:
         name = self._find(claimed, "lin", lambda r: self.algebra.equal(
             unit, [(Product((), ((r, 1),)), 1)], region))  # fmt: skip
         if e < 0:
-            self.algebra.divisors.add(name.atom)
+            self.algebra.divides(name.atom)
         return [(Product((), ((name, e),)), self.algebra.raised(lead, e))]
 
     def _argument(self, r: Read, x: Sum, region: Region) -> bool:

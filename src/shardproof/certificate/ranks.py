@@ -149,7 +149,7 @@ class Ranks:
         found = self._symbols.get((atom, labels))
         if found is not None:
             return found
-        d = self.algebra.atoms[atom]
+        d = self.algebra.full[atom]
         mine = {label[2] for label in labels if label[0] != "in"}
         sizes = _sizes_in(d)
         for q in range(len(d.lo)):

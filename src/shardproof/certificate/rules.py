@@ -49,6 +49,7 @@ class Moved:
     """A rearrangement of tensors, of which nothing is claimed: it is read through. ``base`` and
     ``pieces`` as for a :class:`Meaning`."""
 
+    rule: alg.Algebra
     source: Source
     operands: tuple[Tensor, ...]
     base: Moved | None = None

@@ -12,17 +12,20 @@ from shardproof.certificate.document import (
     KIND,
     VERSION,
     AtomRow,
+    CopyRow,
     Document,
     Evaluated,
     InnerRow,
     MeaningRow,
     ObligationRow,
     Proof,
+    TemplateRow,
     TermRow,
 )
 from shardproof.certificate.rules import VIEWS
 from shardproof.infer.blocks import Lin, Term, Val
 from shardproof.infer.rename import Renaming
+from shardproof.infer.repeat import Copied
 from shardproof.infer.run import Inference
 from shardproof.ir.graph import Graph, Node, Value
 from shardproof.ir.printer import format_attr, print_graph
@@ -31,13 +34,17 @@ from shardproof.ops.base import lookup
 from shardproof.spec.problem import Problem
 
 
-def proof_of(inf: Inference) -> Proof:
-    """The tables of a proof."""
-    return _Writer(inf).proof()
+def proof_of(inf: Inference, *, copies: bool = True) -> Proof:
+    """The tables of a proof; with ``copies`` nothing is said of repeated layers but the first."""
+    return _Writer(inf, copies).proof()
 
 
 def document_of(
-    problem: Problem, inf: Inference, fixed: dict[str, float] | None = None
+    problem: Problem,
+    inf: Inference,
+    fixed: dict[str, float] | None = None,
+    *,
+    copies: bool = True,
 ) -> Document:
     """The whole certificate of a proof of ``problem``."""
     texts = _Texts()
@@ -63,13 +70,19 @@ def document_of(
         [(a, _size(n)) for a, n in program.mesh.axes], program.spmd,
         [texts.add(g) for g in program.graphs], [texts.add(g) for g in problem.relation],
         obligations, [(a.kind, a.text) for a in problem.assumptions], list(problem.left_out),
-        dict(fixed or {}), assumed, proof_of(inf), evaluated,
+        dict(fixed or {}), assumed, proof_of(inf, copies=copies), evaluated,
     )  # fmt: skip
 
 
-def write(problem: Problem, inf: Inference, fixed: dict[str, float] | None = None) -> bytes:
+def write(
+    problem: Problem,
+    inf: Inference,
+    fixed: dict[str, float] | None = None,
+    *,
+    copies: bool = True,
+) -> bytes:
     """The certificate as a file."""
-    return msgspec.json.encode(document_of(problem, inf, fixed))
+    return msgspec.json.encode(document_of(problem, inf, fixed, copies=copies))
 
 
 class _Texts:
@@ -101,9 +114,50 @@ def _label(label: Any) -> list[Any]:
     return list(label)
 
 
+class Layers:
+    """The layers that were copied, and from which."""
+
+    def __init__(self, copied: list[Copied]) -> None:
+        self.copied = copied
+        self.graphs = [0 if c.where == "sequential" else c.where + 1 for c in copied]
+        self.images = {b: a for c in copied for a, b in c.made.items() if a != b}
+        self._nodes: dict[int, set[int]] = {}
+        for k, c in zip(self.graphs, copied, strict=True):
+            self._nodes.setdefault(k, set()).update(range(c.at, c.at + c.period))
+
+    def nodes(self, graph: int) -> set[int]:
+        """The numbers of the nodes of a graph that are in copies."""
+        return self._nodes.get(graph, set())
+
+    def rows(self) -> tuple[list[TemplateRow], list[CopyRow]]:
+        """Templates and copies. A distributed layer follows the sequential one that lies as many
+        layers behind its template."""
+        places: dict[tuple[int, int], int] = {}
+        templates: list[TemplateRow] = []
+        copies: list[CopyRow] = []
+        sequential: dict[int, int] = {}
+        for k, c in zip(self.graphs, self.copied, strict=True):
+            of = sequential.get(c.distance) if k else None
+            like = None if of is None else copies[of].template
+            made = [a for a in sorted(c.made) if c.made[a] != a]
+            if (k, c.like) not in places:
+                places[k, c.like] = len(templates)
+                templates.append(TemplateRow(k, c.like, c.period, made, [], like))
+            t = templates[places[k, c.like]]
+            known = {*t.made, *t.moved}
+            if like is not None:
+                known |= {*templates[like].made, *templates[like].moved}
+            t.moved += sorted(c.outside.keys() - known)
+            if not k:
+                sequential[c.distance] = len(copies)
+            copies.append(CopyRow(places[k, c.like], c.at, [c.made[a] for a in made], of))
+        return templates, copies
+
+
 class _Writer:
-    def __init__(self, inf: Inference) -> None:
+    def __init__(self, inf: Inference, copies: bool) -> None:
         self.inf = inf
+        self.layers = Layers(inf.copied if copies else [])
         self.terms: list[TermRow] = []
         self.meanings: list[MeaningRow] = []
         self._terms: dict[Term, int] = {}
@@ -115,19 +169,22 @@ class _Writer:
         inf = self.inf
         graphs = [inf.problem.sequential, *inf.problem.distributed.graphs]
         envs = [inf.sequential, *inf.env]
-        tables = [
-            [self.maybe(e, v, moved) for v in g.values()]
-            for g, e, moved in zip(graphs, envs, map(rearrangements, graphs), strict=True)
-        ]
+        tables = [self.row(k, g, e) for k, (g, e) in enumerate(zip(graphs, envs, strict=True))]
         opened = []
         for k, g in enumerate(graphs):
+            copied = self.layers.nodes(k)
             for j, node in enumerate(g.nodes):
+                if j in copied:
+                    continue
                 record, renamings = self.record(node)
                 if record is not None:
                     opened.append((k, j, self.inner(record, renamings)))
         atoms: list[tuple[Any, ...]] = []
         for a in inf.evaluator.table.atoms:
             d = a.definition
+            if len(atoms) in self.layers.images:
+                self.axes[len(atoms)] = self._axes(len(atoms))
+                d = None
             if d is None:
                 atoms.append((a.name, "", "", [], [], [], 0, []))
                 continue
@@ -141,7 +198,27 @@ class _Writer:
             else AtomRow(row[0], "", "", [], [], [], self.axes.get(k, 0), [])
             for k, row in enumerate(atoms)
         ]
-        return Proof(rows, self.terms, self.meanings, tables[0], tables[1:], opened)
+        templates, copies = self.layers.rows()
+        return Proof(
+            rows, self.terms, self.meanings, tables[0], tables[1:], opened, templates, copies
+        )
+
+    def _axes(self, atom: int) -> int:
+        """The number of axes of an image, which are those of the atom that it is the image of."""
+        like = self.layers.images[atom]
+        d = self.inf.evaluator.table.atoms[like].definition
+        return d.n_free if d is not None else self.axes.get(like, 0)
+
+    def row(self, k: int, graph: Graph, env: Any) -> list[int | None]:
+        """The meanings of the values of a graph."""
+        moved, copied = rearrangements(graph), self.layers.nodes(k)
+        row: list[int | None] = [self.value(env[v]) for v in graph.inputs]
+        for j, node in enumerate(graph.nodes):
+            if j in copied:
+                row += [None for _ in node.outputs]
+            else:
+                row += [self.maybe(env, v, moved) for v in node.outputs]
+        return row
 
     def maybe(self, env: Any, v: Value, moved: dict[Value, Node]) -> int | None:
         """The meaning of a value; none if it is a rearrangement that makes no new name."""

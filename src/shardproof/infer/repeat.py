@@ -66,6 +66,21 @@ class Repeats:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The run of ``period`` nodes from ``at`` took over the meanings of that from ``like``:
+    ``made`` are the atoms made there with their new names, ``outside`` the others that were
+    renamed. ``where`` is the graph, ``distance`` how many layers lie between."""
+
+    where: Any
+    at: int
+    like: int
+    period: int
+    distance: int
+    made: dict[int, int]
+    outside: dict[int, int]
+
+
 class Replayer:
     """Runs a graph whose nodes stand in execution order."""
 
@@ -89,14 +104,21 @@ class Replayer:
             return
         self._nodes(nodes[: repeats.first])
         base: Segment | None = None
-        distance = 0
+        first = distance = 0
         for k in range(repeats.count):
             at = repeats.first + k * repeats.period
             segment = Segment(nodes[at : at + repeats.period])
             distance += 1
-            if base is None or not self._copy(base, segment, distance):
+            atoms = None if base is None else self._copy(base, segment, distance)
+            if base is None or atoms is None:
                 self._evaluate(segment)
-                base, distance = segment, 0
+                base, first, distance = segment, at, 0
+                continue
+            made = {a: atoms[a] for a, _ in base.record.made} if base.record is not None else {}
+            outside = {a: b for a, b in atoms.items() if a != b and a not in made}
+            self.runner.copied.append(
+                Copied(self.where, at, first, repeats.period, distance, made, outside)
+            )
         self._nodes(nodes[repeats.first + repeats.count * repeats.period :])
 
     def _nodes(self, nodes: list[Node]) -> None:
@@ -140,22 +162,23 @@ class Replayer:
 
     # ---- copies
 
-    def _copy(self, before: Segment, segment: Segment, distance: int) -> bool:
-        """Take over the meanings of an evaluated layer, ``distance`` layers before."""
+    def _copy(self, before: Segment, segment: Segment, distance: int) -> dict[int, int] | None:
+        """Take over the meanings of an evaluated layer, ``distance`` layers before; the renaming
+        of its atoms, or None if it is no copy."""
         if before.record is None or not before.plain or not before.same_shape(segment):
-            return False
+            return None
         moved = self._match_outside(before, segment)
         if moved is None or not self._alike(moved, before.record):
-            return False
+            return None
         atoms = dict(moved)
         defining = self.table.defining
         if not defining and not self._follow(atoms, before.record, distance):
-            return False
+            return None
         self._make(atoms, before, segment)
         renaming = Renaming(atoms)
         layer = None if defining else self.runner.ev.layers.get(distance)
         if not all(self._found_again(renaming, layer, hit) for hit in before.record.hits):
-            return False
+            return None
         for a, b in zip(before.nodes, segment.nodes, strict=True):
             self.runner.opened.like[b] = (renaming, a)
             for v, w in zip(a.outputs, b.outputs, strict=True):
@@ -166,7 +189,7 @@ class Replayer:
             made.spellings.update((a, id(d)) for _, a, d in before.record.spellings)
         self.runner.ev.copied_layers += 1
         self.table.fire(lemmas.REPEATED_LAYER)
-        return True
+        return atoms
 
     def _match_outside(self, before: Segment, segment: Segment) -> dict[int, int] | None:
         """The renaming that makes the outside values of one layer those of the next."""

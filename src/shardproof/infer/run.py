@@ -20,7 +20,7 @@ from shardproof.infer.judge import Judge, Judged
 from shardproof.infer.meanings import Meanings
 from shardproof.infer.prepare import class_problem, fold_problem
 from shardproof.infer.rename import Renaming
-from shardproof.infer.repeat import Replayer
+from shardproof.infer.repeat import Copied, Replayer
 from shardproof.infer.spmd import NotUniform
 from shardproof.infer.stating import state_ranges
 from shardproof.infer.terms import constant
@@ -58,6 +58,7 @@ class Inference:
     schedule: Schedule
     unknown: dict[str, int] = field(default_factory=dict)
     opened: Opened = field(default_factory=Opened)
+    copied: list[Copied] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
@@ -85,6 +86,7 @@ class Runner:
         self._memo: dict[Any, list[Val]] = {}
         self._first: dict[Any, Node] = {}
         self.opened = Opened()
+        self.copied: list[Copied] = []
         self._views: dict[Any, tuple[int, list[Val]]] = {}
 
     def run(self) -> Inference:
@@ -112,6 +114,7 @@ class Runner:
             schedule,
             self.unknown,
             self.opened,
+            self.copied,
         )
 
     # ---- one graph

@@ -64,7 +64,7 @@ class Pictures:
         if not mine:
             return None
         lanes = [Lane(k, self._counterparts(site.rank, mine, k)) for k in self._lanes(site)]
-        sequential = self._sequential(lanes, secondary)
+        sequential = self._sequential(lanes, site, secondary)
         return Drawing(self, lanes, sequential, site, ranks, secondary).picture()
 
     def _near(self, site: Site, tracer: Tracer) -> list[Node]:
@@ -117,9 +117,10 @@ class Pictures:
         found = [names[n.source, n.op] for n in nodes if (n.source, n.op) in names]
         return sorted(dict.fromkeys(found), key=lambda n: self._place[n])
 
-    def _sequential(self, lanes: list[Lane], secondary: Node | None) -> list[Node]:
-        """Sequential operators that the drawn ones answer to."""
-        found: dict[Node, None] = {}
+    def _sequential(self, lanes: list[Lane], site: Site, secondary: Node | None) -> list[Node]:
+        """Sequential operators that the drawn ones answer to, and what the sequential program does
+        with the operands of the place."""
+        found = dict.fromkeys(self.readers(site)[:BEHIND])
         if secondary is not None:
             found[secondary] = None
         for lane in lanes:
@@ -129,6 +130,17 @@ class Pictures:
                     found[twin] = None
         order = {n: k for k, (_, n) in enumerate(self.sequential) if n is not None}
         return sorted(found, key=lambda n: order.get(n, 0))
+
+    def readers(self, site: Site) -> list[Node]:
+        """Sequential operators that read what the operands of a place answer to."""
+        held = set()
+        for k, v in site.operands:
+            row = self.twins.of(self.inf.env[k].get(v), "") if k == site.rank else -1
+            if row >= 0:
+                held.add(self.sequential[row][0])
+        graph = self.evidence.problem.sequential
+        read = [n for n in graph.nodes if held & set(n.inputs)]
+        return sorted(read, key=lambda n: -len(held & set(n.inputs)))
 
     def twin(self, k: int, node: Node) -> Node | None:
         """The sequential operator that a distributed one answers to."""
@@ -196,6 +208,9 @@ class Drawing:
                 twin = self.owner.twin(lane.rank, n)
                 if twin is not None:
                     answers.setdefault(twin, n)
+        if self.site.node is not None:
+            for n in self.owner.readers(self.site)[:1]:
+                answers.setdefault(n, self.site.node)
         row_of = {n: row for row in rows for n in row}
         _join(rows, [(n, row_of.get(answers.get(n, n))) for n in self.sequential])
         self._row = {n: k for k, row in enumerate(rows) for n in row}

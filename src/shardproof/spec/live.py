@@ -276,7 +276,7 @@ def _expected(live: _Live, name: str, there: str, inputs: Mapping[str, Any]) -> 
     owner = next((c.owner[there] for c in live.ranks if there in c.owner), None)
     if owner is None or owner not in inputs:
         return _proposed(live, name, [d.shape for d in described])
-    rule = inputs[owner]
+    rule = inputs.get(there, inputs[owner])  # state may be cut where its parameter is not
     whole = live.sequential.outputs[name].shape
     if is_placement(rule) or isinstance(rule, Expr) or callable(rule):
         same = described and whole == described[0].shape

@@ -131,10 +131,28 @@ class ParameterRules:
                 elif found.shape == c.parameters[owner].shape:
                     out[name] = rebased(rules[owner], source)
                 else:
-                    out[name] = Replicate()
+                    out[name] = self._state_by_shape(name, source, found)
                 if source != name and is_placement(out[name]):
                     out[name] = Placed(Source(source), out[name])
         return out
+
+    def _state_by_shape(self, name: str, source: str, found: Described) -> Any:
+        """State of another shape than its parameter: an optimizer may hold only a part of it."""
+        if source not in self.sequential.states:
+            return Replicate()
+        whole = self.sequential.states[source].shape
+        shapes = [c.states[name].shape for c in self.ranks if name in c.states]
+        readings = self._readings(name, whole, found.shape) if len(set(shapes)) == 1 else []
+        if len(readings) != 1:
+            raise InputError(
+                f"the state {name!r} is {[list(s) for s in dict.fromkeys(shapes)]} on the ranks, "
+                f"the sequential one is {list(whole)}",
+                where="parameters='auto'",
+                expected="the same shape, or one dim divided by one mesh axis",
+                next_step="keep the state as a part along one dim of its parameter's shape",
+            )
+        self.proposals.append(f"{name} is {_shown(readings[0])}, proposed by shape")
+        return readings[0]
 
     # ------------------------------------------------------------ proposals
 
@@ -176,7 +194,7 @@ class ParameterRules:
             return readings[0]
         if not readings:
             raise self._misfit(name, source, f"{list(part)} on every rank")
-        shown = [repr(dict(r) if isinstance(r, Mapping) else r) for r in readings]
+        shown = [_shown(r) for r in readings]
         raise InputError(
             f"the parameter {name!r} ({list(part)} of {list(whole)}) can be read in "
             f"{len(readings)} ways: {' or '.join(shown)}",
@@ -224,6 +242,10 @@ class ParameterRules:
             expected="the same shape, or dims divided by mesh axes",
             next_step=f'say what it is: parameters={{"{name}": seq("{source}")...}}',
         )
+
+
+def _shown(rule: Any) -> str:
+    return repr(dict(rule) if isinstance(rule, Mapping) else rule)
 
 
 def _plans(

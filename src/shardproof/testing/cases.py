@@ -3,7 +3,9 @@
 The fault of a twin is marked where it stands: the line (of any statement) carries the comment
 ``# planted: NAME``. Where the fault is that something is missing, the value that is then wrong
 appears first in another statement; that one carries ``# carries: NAME``. Both are written by the
-author of the case, from what the program means, not from what the verifier says.
+author of the case, from what the program means, not from what the verifier says. A wrong value that
+appears first inside a library has the comment ``# carries in FILE: NAME: CODE`` anywhere in the
+case's file, where FILE ends the path of the library's file and CODE is part of the line.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from shardproof.spec.spec import Spec
 
 _MARK = re.compile(r"#.*\b(planted|carries): (.+?)\s*$")
+_ELSEWHERE = re.compile(r"#.*\bcarries in (\S+): (.+?): (.+?)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +49,27 @@ def twins(make: Callable[..., Spec], *bugs: str) -> dict[str, Callable[[], Spec]
 @dataclass(frozen=True, slots=True)
 class Marks:
     """Lines of one fault: where it was planted, and where the wrong value is first made or used.
-    Each is the range of lines of its statement."""
+    Each is the range of lines of its statement. ``elsewhere`` are lines of libraries, as the end
+    of a path and a part of the line."""
 
     file: str
     planted: tuple[range, ...]
     carries: tuple[range, ...]
+    elsewhere: tuple[tuple[str, str], ...] = ()
 
     def blamed_by(self, finding: Finding) -> bool:
         """Whether the finding points at the fault or at the value that it made wrong: by its own
         line, or, where that is in a helper of another file, by the line that called the helper."""
-        line = self.innermost(finding)
+        span = finding.primary
+        if span is None:
+            return False
+        if any(span.file.endswith(f) and code in span.code for f, code in self.elsewhere):
+            return True
+        line = self.innermost([f"{span.file}:{span.line}", *span.callers])
         return any(line in lines for lines in (*self.planted, *self.carries))
 
-    def innermost(self, finding: Finding) -> int:
-        """The innermost line of the finding's stack that is in the file of the case, or 0."""
-        span = finding.primary
-        stack = [] if span is None else [f"{span.file}:{span.line}", *span.callers]
+    def innermost(self, stack: list[str]) -> int:
+        """The innermost line of a stack that is in the file of the case, or 0."""
         for frame in stack:
             file, _, line = frame.rpartition(":")
             if file and Path(file).resolve() == Path(self.file).resolve():
@@ -83,7 +91,10 @@ def marks(file: str, fault: str) -> Marks:
             found[mark[1]].append(_statement(text, number))
     if not found["planted"]:
         raise ValueError(f"{file}: no line carries '# planted: {fault}'")
-    return Marks(file, tuple(found["planted"]), tuple(found["carries"]))
+    elsewhere = [
+        (m[1], m[3]) for m in map(_ELSEWHERE.search, text.splitlines()) if m and m[2] == fault
+    ]
+    return Marks(file, tuple(found["planted"]), tuple(found["carries"]), tuple(elsewhere))
 
 
 def file_of(program: Callable[..., object]) -> str:

@@ -125,12 +125,13 @@ def _communication(patches: _Patches, watch: Watch) -> None:
 
 
 def _data_parallel(patches: _Patches) -> None:
-    """DDP's reducer reads a result that the fake group does not have, unless a hook gives it."""
+    """DDP's C++ reducer reads a result that the fake group does not have, unless a hook gives it.
+    The Python reducer calls functional collectives, which are recorded as they are."""
     wrapper: Any = ddp.DistributedDataParallel
     forward = wrapper.forward
 
     def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self._comm_hooks:
+        if not self._comm_hooks and not self._use_python_reducer:
             self.register_comm_hook(self.process_group, _mean_over_ranks)
         return forward(self, *args, **kwargs)
 

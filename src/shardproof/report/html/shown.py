@@ -108,7 +108,7 @@ def prepare(verdict: Verdict, view: View, max_layouts: int) -> Shown:
     return Shown(
         v=verdict,
         view=view,
-        word=WORDS[verdict.status],
+        word=_word(verdict),
         numbers=_numbers(verdict, view),
         findings=_findings(verdict, view),
         outputs=_outputs(verdict, view, drawn),
@@ -119,6 +119,13 @@ def prepare(verdict: Verdict, view: View, max_layouts: int) -> Shown:
         memory=_memory(view.memory),
         layouts=list(enumerate(drawn))[:max_layouts],
     )
+
+
+def _word(v: Verdict) -> str:
+    """The verdict as a sentence; without a counterexample it was the protocol."""
+    if v.status == "refuted" and not any(f.counterexample for f in v.findings):
+        return "The collectives of the ranks do not fit together."
+    return WORDS[v.status]
 
 
 def _layouts(view: View, total: int | None) -> list[maps.Map]:

@@ -1,0 +1,77 @@
+"""All code in the documentation runs, and prints what the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import PROSE, ROOT, Block, Page, blocks, matches
+
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
+GENERATED = {"codes.md", "lemmas.md", "operators.md"}
+"""Their examples are pictures of programs; they are tested where they are generated."""
+
+
+def runnable(page: Path) -> list[Block]:
+    return [b for b in blocks(page) if b.language not in PROSE]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if p.name not in GENERATED and runnable(p)],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    runner = Page(tmp_path)
+    for block in blocks(page):
+        try:
+            runner.run(block)
+        except Exception as error:
+            pytest.fail(f"{page.name}:{block.line}: {type(error).__name__}: {error}")
+
+
+def test_no_shell_command_is_left_unrun() -> None:
+    """Commands are in console blocks, where they are run."""
+    for page in PAGES:
+        for block in blocks(page):
+            if block.language in PROSE and page.name not in GENERATED:
+                found = re.search(r"^(?:\$ )?(?:shardproof|pytest) \w", block.text, re.MULTILINE)
+                assert not found, f"{page.name}:{block.line}"
+
+
+def test_the_runner_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Page(tmp_path)
+    for block in [
+        Block("python", "1 / 0", 1),
+        Block("console", "$ shardproof explain SP110\nsomething else", 1),
+        Block("console", "$ shardproof explain SP999", 1),
+        Block("console", "$ shardproof explain SP110", 1, 3),
+        Block("rust", "fn main() {}", 1),
+        Block("json", "{", 1),
+    ]:
+        with pytest.raises((AssertionError, ZeroDivisionError, ValueError)):
+            page.run(block)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "same"),
+    [
+        ("a\n...\nc", "a\nb\nb\nc", True),
+        ("took ... s", "took 1.2 s", True),
+        ("a\nb", "a\nc", False),
+        ("a", "a\nb", False),
+        ("", "anything", True),
+        ("a\n...", "a\nb", True),
+    ],
+)
+def test_matching(wanted: str, found: str, same: bool) -> None:
+    assert matches(wanted, found) == same

@@ -1,0 +1,164 @@
+"""What is drawn is what the engine found: layouts, counterparts, pictures, costs, heat maps."""
+
+from __future__ import annotations
+
+import pytest
+from tests.html import small
+
+from shardproof.examples.megatron_gpt import tp2_layers1
+from shardproof.report.diagnostic import Verdict
+from shardproof.report.html.picture import scene
+from shardproof.report.view import BLAMED, NAMED, NONE, PARTIAL, Box, Picture, View
+
+Checked = tuple[Verdict, View]
+
+
+@pytest.fixture(scope="module")
+def right() -> Checked:
+    return small.checked(small.block())
+
+
+@pytest.fixture(scope="module")
+def wrong() -> Checked:
+    return small.checked(small.block(total=False))
+
+
+@pytest.fixture(scope="module")
+def gpt() -> Checked:
+    return small.checked(tp2_layers1())
+
+
+def row(view: View, graph: int, name: str) -> int:
+    return next(k for k, r in enumerate(view.graphs[graph].rows) if r.name == name)
+
+
+def test_inputs_lie_on_the_ranks_as_declared(right: Checked) -> None:
+    view = right[1]
+    layouts = {r.name: view.layouts[r.layout] for r in view.inputs}
+    assert layouts["x"].shape == [6, 8]
+    assert [h.ranks for h in layouts["x"].holdings] == [[0, 1, 2, 3]]
+    held = {h.ranks[0]: h.boxes for h in layouts["w1"].holdings}
+    assert held == {k: [Box([0, 4 * k], [8, 4 * k + 4])] for k in range(4)}
+    held = {h.ranks[0]: h.boxes for h in layouts["w2"].holdings}
+    assert held == {k: [Box([4 * k, 0], [4 * k + 4, 8])] for k in range(4)}
+
+
+def test_a_partial_sum_says_what_each_rank_sums(wrong: Checked) -> None:
+    view = wrong[1]
+    p = view.graphs[1].rows[row(view, 1, "p")]
+    assert p.state == PARTIAL
+    layout = view.layouts[p.layout]
+    assert [(h.ranks, h.sums) for h in layout.holdings] == [
+        ([k], f"{4 * k}:{4 * k + 4} of 16") for k in range(4)
+    ]
+
+
+def test_values_answer_to_the_sequential_ones(wrong: Checked) -> None:
+    view = wrong[1]
+    for name, twin in {"h": "h", "a": "a", "p": "o", "x": "x"}.items():
+        found = view.graphs[1].rows[row(view, 1, name)].twin
+        assert view.graphs[0].rows[found].name == twin
+    assert view.graphs[1].rows[row(view, 1, "z")].twin == NONE
+
+
+def test_the_blamed_operator_is_marked_and_found(wrong: Checked) -> None:
+    verdict, view = wrong
+    (drawn,) = view.findings
+    assert view.graphs[drawn.graph].rows[drawn.row].name == "y"
+    assert view.graphs[drawn.graph].rows[drawn.row].state == BLAMED
+    assert drawn.picture is not None
+    blamed = [b for b in drawn.picture.boxes if b.state == BLAMED and b.column > 0]
+    assert {b.column for b in blamed} == {1, 2, 3, 4}
+    assert {b.name for b in blamed} == {"y"}
+    assert verdict.findings[0].fix_verified
+
+
+def test_the_change_is_a_diff_of_the_graph(wrong: Checked) -> None:
+    diff = wrong[1].findings[0].diff
+    added = [line for line in diff if line.startswith("+")]
+    removed = [line for line in diff if line.startswith("-")]
+    assert any("%p.fix: f32[6, 8] = all_reduce(%p)" in line for line in added)
+    assert [line.replace("+", "-", 1).replace("%p.fix", "%p") for line in added[1:]] == removed
+
+
+def test_heat_maps_hold_the_replayed_values(wrong: Checked) -> None:
+    verdict, view = wrong
+    found = verdict.findings[0].counterexample
+    assert found is not None
+    for heat in view.findings[0].heats:
+        i, j = heat.worst
+        gaps = [
+            abs(a - b)
+            for x, y in zip(heat.expected, heat.found, strict=True)
+            for a, b in zip(x, y, strict=True)
+            if a is not None and b is not None
+        ]
+        assert abs(heat.expected[i][j] - heat.found[i][j]) == max(gaps)  # type: ignore[operator]
+    i, j = found.element
+    assert view.findings[0].heats[0].expected[i][j] == found.sequential_value
+
+
+def test_costs_are_those_of_the_sizes(right: Checked) -> None:
+    view = right[1]
+    whole, part = view.memory
+    assert whole.inputs == 4 * (6 * 8 + 8 * 16 + 16 * 8)
+    assert part.inputs == 4 * (6 * 8 + 8 * 4 + 4 * 8)
+    assert whole.outputs == part.outputs == 4 * 6 * 8
+    # The inputs, and both of h and gelu(h).
+    assert whole.peak == whole.inputs + 4 * 2 * 6 * 16
+    (t,) = view.traffic
+    assert (t.kind, t.over, t.count) == ("all_reduce", "tp", 1)
+    assert t.sent == 2 * 3 * (4 * 6 * 8) // 4
+
+
+def test_a_program_for_every_number_of_ranks_is_drawn_at_a_sample() -> None:
+    verdict, view = small.checked(small.symbolic())
+    assert verdict.status == "refines"
+    assert view.sample == "N = 4, f = 4"
+    layouts = {r.name: view.layouts[r.layout] for r in view.inputs}
+    assert [h.boxes[0] for h in layouts["w1"].holdings] == [
+        Box([0, 4 * k], [8, 4 * k + 4]) for k in range(4)
+    ]
+
+
+def test_a_protocol_violation_shows_the_calls_side_by_side() -> None:
+    verdict, view = small.checked(small.disordered())
+    assert verdict.findings[0].code in ("SP100", "SP102")
+    picture = view.findings[0].picture
+    assert picture is not None
+    assert picture.columns[1:] == ["rank 0", "rank 1"]
+    blamed = [b for b in picture.boxes if b.state == BLAMED]
+    assert len({b.row for b in blamed}) == 1
+    assert {b.column for b in blamed} == {1, 2}
+
+
+def test_a_captured_program_is_drawn(gpt: Checked) -> None:
+    verdict, view = gpt
+    assert verdict.status == "refines"
+    assert len(view.graphs[0].rows) > 90
+    states = [r.state for r in view.graphs[1].rows]
+    assert states.count(NAMED) > len(states) / 2
+    assert {t.kind for t in view.traffic} == {"all_gather", "reduce_scatter", "all_reduce"}
+
+
+def boxes_overlap(p: Picture) -> bool:
+    shapes = scene(p).shapes
+    for k, a in enumerate(shapes):
+        for b in shapes[:k]:
+            apart = a.x + a.width <= b.x or b.x + b.width <= a.x
+            if not (apart or a.y + a.height <= b.y or b.y + b.height <= a.y):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("make", [lambda: small.block(total=False), small.disordered,
+                                  small.unproved])  # fmt: skip
+def test_pictures_are_small_and_nothing_overlaps(make: object) -> None:
+    assert callable(make)
+    _, view = small.checked(make())
+    pictures = [f.picture for f in view.findings if f.picture is not None]
+    assert pictures
+    for p in pictures:
+        assert 0 < len(p.boxes) <= 60
+        assert not boxes_overlap(p)
+        assert all(0 <= e.source < len(p.boxes) and 0 <= e.target < len(p.boxes) for e in p.edges)
