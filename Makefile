@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
-.PHONY: demo demo-live test test-slow lint fuzz bench bench-elastic test-elastic clean help
+.PHONY: demo demo-live test test-html screenshots test-slow lint fuzz bench bench-elastic test-elastic clean help
 
 help:
 	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
 	@echo "make demo-live     capture a PyTorch transformer, right and wrong (installs PyTorch)"
 	@echo "make test          linters, type checker, import rules and all tests"
+	@echo "make test-html     reports in headless Chromium (apt-get install chromium), Model Explorer"
+	@echo "make screenshots   the pictures of docs/screenshots"
 	@echo "make test-slow     the long tests that make test leaves out"
 	@echo "make lint          the first three of these"
 	@echo "make fuzz          10,000 random programs and 50,000 mutants against replay (about an hour)"
@@ -33,6 +35,14 @@ lint: $(VENV)/.dev
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+test-html: $(VENV)/.html
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	  { echo "make test-html needs Chromium: apt-get install chromium" >&2; exit 1; }
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/html tests/report tests/present
+
+screenshots: $(VENV)/.html
+	OMP_NUM_THREADS=1 $(BIN)/python tests/html/screenshots.py
 
 test-slow: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow --timeout 1800
@@ -75,4 +85,9 @@ $(VENV)/.torch: $(VENV)/.core pyproject.toml
 $(VENV)/.dev: $(VENV)/.core pyproject.toml
 	@echo "Installing the tools for tests; pip downloads pytest, mypy, ruff, jax, torch and more."
 	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.html: $(VENV)/.dev pyproject.toml
+	@echo "Installing Playwright and Model Explorer for the tests of reports."
+	@$(PIP) --editable '.[html]'
 	@touch $@

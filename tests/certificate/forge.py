@@ -72,7 +72,7 @@ def _table(g: Graph, named: dict[str, int | None], meanings: list[MeaningRow]) -
     producer = g.producers()
     moved = rearrangements(g)
     for v in g.values():
-        if v in moved and named.get(v.name) is None:
+        if (v in moved or v in g.inputs) and named.get(v.name, 0) is None:
             out[v] = None
             continue
         near = [named.get(v.name)]

@@ -17,12 +17,12 @@ FLAGS = [
 
 
 @contextmanager
-def chromium() -> Iterator[Any]:
-    """A running browser."""
+def chromium(more: list[str] | None = None) -> Iterator[Any]:
+    """A running browser; ``more`` are further flags."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *(more or [])])
         try:
             yield browser
         finally:

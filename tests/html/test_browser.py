@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("playwright.sync_api")
-
 from tests.html import small
 from tests.html.browser import CHROMIUM, Visit, chromium
 from tests.report import verdicts as made
@@ -19,6 +16,8 @@ from shardproof.examples.grad_accumulation import accumulate
 from shardproof.examples.megatron_gpt import tp2_layers1
 from shardproof.report.folder import Configuration
 from shardproof.report.html.page import render, render_matrix
+
+pytest.importorskip("playwright.sync_api")
 
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="no Chromium"),

@@ -205,13 +205,9 @@ class Algebra:
             self.work += len(terms)
             if self.work > MAX_WORK:
                 raise NotChecked("more comparisons than are allowed")
-            groups: dict[Any, list[tuple[Product, dict[Any, Range], Coef]]] = {}
-            for p, c in self.simplified(terms, region):
-                key, boxes = self.canonical.key(p)
-                groups.setdefault(key, []).append((p, boxes, c))
-            terms = [
-                (p, c) for g in groups.values() if not self.canonical.cancels(g) for p, _, c in g
-            ]
+            terms = self.simplified(terms, region)
+            if len({len(p.factors) for p, _ in terms}) != len(terms) or not self._any_opens(terms):
+                terms = self._left(terms)
             if not terms:
                 return True
             if len(terms) > MAX_TERMS:
@@ -225,6 +221,17 @@ class Algebra:
             terms = [x for p, c in terms for x in self._open_all(p, c, latest[1])]
         return False
 
+    def _any_opens(self, terms: Sum) -> bool:
+        return any(self.opens(b, e) for p, _ in terms for b, e in p.factors)
+
+    def _left(self, terms: Sum) -> Sum:
+        """What is left when equal products up to intervals have cancelled."""
+        groups: dict[Any, list[tuple[Product, dict[Any, Range], Coef]]] = {}
+        for p, c in terms:
+            key, boxes = self.canonical.key(p)
+            groups.setdefault(key, []).append((p, boxes, c))
+        return [(p, c) for g in groups.values() if not self.canonical.cancels(g) for p, _, c in g]
+
     def _order(self, b: Base) -> tuple[bool, int]:
         """Products without sums first, which makes no term longer; then the latest."""
         atom = term_of(b).atom
@@ -236,18 +243,12 @@ class Algebra:
         todo: Sum = [(p, c)]
         while todo:
             p, c = todo.pop()
-            k = next(
-                (
-                    k
-                    for k, (b, e) in enumerate(p.factors)
-                    if term_of(b).atom == atom and self.opens(b, e)
-                ),
-                None,
-            )
-            if k is None:
-                done.append((p, c))
+            for k, (b, e) in enumerate(p.factors):
+                if term_of(b).atom == atom and self.opens(b, e):
+                    todo.extend((q, coef_times(c, x)) for q, x in self.opened(p, k))
+                    break
             else:
-                todo.extend((q, coef_times(c, x)) for q, x in self.opened(p, k))
+                done.append((p, c))
         return done
 
     # ---- one product

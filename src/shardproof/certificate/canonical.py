@@ -6,6 +6,7 @@ Equal names mean equal bodies whatever the choice; another choice can only miss 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ MAX_GRID = 20000
 class Row:
     """A factor with its index functions."""
 
-    at: list[Aff]
+    at: tuple[Aff, ...]
     base: Base
     power: Rational
 
@@ -46,26 +47,27 @@ class Canonical:
     def key(self, p: Product) -> tuple[Any, dict[Any, Range]]:
         """A key that is equal for equal products up to intervals, and the intervals."""
         ranges = {v: (a, b) for v, a, b in p.ranges}
-        rows = [Row(list(affs(b)), b, e) for b, e in p.factors]
+        rows = [Row(affs(b), b, e) for b, e in p.factors]
         if len(ranges) > 1:
             _merge(ranges, rows)
-        order = (
-            [0]
-            if len(rows) == 1
-            else sorted(range(len(rows)), key=lambda k: self._rank(rows, k, ranges))
-        )
+        if len(rows) > 1:
+            kinds = Counter((type(r.base), r.power) for r in rows)
+            rows.sort(key=lambda r: _rank(r, ranges, kinds[type(r.base), r.power]))
         names: dict[int, Aff] = {}
         boxes: dict[Any, Range] = {}
         if ranges:
-            every = [a for k in order for a in rows[k].at]
-            alone = [a for a in every if sum(v in ranges for v, _ in a[1]) == 1]
-            for a in (*alone, *every):
-                _number(a, ranges, names, boxes)
+            every = [a for r in rows for a in r.at]
+            for a in every:
+                if sum([v in ranges for v, _ in a[1]]) == 1:
+                    _number(a, ranges, names, boxes)
+            if len(names) != len(ranges):
+                for a in every:
+                    _number(a, ranges, names, boxes)
         key = []
-        for place, k in enumerate(order):
-            at, b, e = rows[k].at, rows[k].base, rows[k].power
-            head = self._head(b, e, place, boxes)
-            key.append((head, e, tuple(replace(a, names) for a in at) if names else tuple(at)))
+        for place, r in enumerate(rows):
+            head = self._head(r.base, r.power, place, boxes)
+            at = tuple([replace(a, names) for a in r.at]) if names else r.at
+            key.append((head, r.power, at))
         return tuple(key), boxes
 
     def _head(self, b: Base, e: Rational, place: int, boxes: dict[Any, Range]) -> Any:
@@ -82,20 +84,6 @@ class Canonical:
             else:
                 kept.append((label, lo, hi))
         return ("read", b.atom, tuple(kept))
-
-    @staticmethod
-    def _rank(rows: list[Row], k: int, ranges: Mapping[int, Range]) -> Any:
-        at, b, e = rows[k].at, rows[k].base, rows[k].power
-        atom, kind = term_of(b).atom, type(b).__name__
-        alike = sum(1 for r in rows if type(r.base) is type(b) and r.power == e)
-        if alike < 2:
-            return (kind, atom, e, "")
-        free = [
-            (str(a[0]) if not any(v in ranges for v, _ in a[1]) else "",
-             [(v if v not in ranges else 0, str(s)) for v, s in a[1]])
-            for a in at
-        ]  # fmt: skip
-        return (kind, atom, e, str(free))
 
     def cancels(self, group: list[tuple[Product, dict[Any, Range], Coef]]) -> bool:
         """Whether a step function of the intervals is zero everywhere."""
@@ -119,6 +107,19 @@ class Canonical:
 # ------------------------------------------------------------------ helpers
 
 
+def _rank(row: Row, ranges: Mapping[int, Range], alike: int) -> Any:
+    """Where a factor stands among the others; the names of summed indices play no part."""
+    atom, kind = term_of(row.base).atom, type(row.base).__name__
+    if alike < 2:
+        return (kind, atom, row.power, "")
+    free = [
+        (str(a[0]) if not any(v in ranges for v, _ in a[1]) else "",
+         [(v if v not in ranges else 0, str(s)) for v, s in a[1]])
+        for a in row.at
+    ]  # fmt: skip
+    return (kind, atom, row.power, str(free))
+
+
 def _merge(ranges: dict[int, Range], rows: list[Row]) -> None:
     """Two indices that are everywhere read as the digits of one become that one."""
     again = True
@@ -131,7 +132,7 @@ def _merge(ranges: dict[int, Range], rows: list[Row]) -> None:
                     (a, b) = ranges.pop(u)
                     ranges[v] = (a * n, b * n)
                     for row in rows:
-                        row.at = [_drop(x, u) for x in row.at]
+                        row.at = tuple([_drop(x, u) for x in row.at])
                     again = True
                     break
             if again:

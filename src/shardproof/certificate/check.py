@@ -15,14 +15,14 @@ from shardproof.certificate.claims import Claims, Lin, Meaning, well_formed, wel
 from shardproof.certificate.communication import concrete
 from shardproof.certificate.copies import Copies, Copy, Layer, Table
 from shardproof.certificate.discrete import LOOKUPS, Discrete
-from shardproof.certificate.exact import Aff, NotChecked, const, total, variable
+from shardproof.certificate.exact import Aff, NotChecked, variable
 from shardproof.certificate.extrema import over_dims
 from shardproof.certificate.fold import check_fold
 from shardproof.certificate.functions import Functions
 from shardproof.certificate.judge import Judge
 from shardproof.certificate.products import Sum
 from shardproof.certificate.ranks import Ranks
-from shardproof.certificate.region import Region, fresh, restart
+from shardproof.certificate.region import Region, fresh, place, restart
 from shardproof.certificate.rules import (
     VIEWS,
     Moved,
@@ -239,6 +239,8 @@ class Checker:
 
     def no_number(self, m: Tensor) -> bool:
         """Whether a tensor may hold undefined contents."""
+        if not self.undefined:
+            return False
         if isinstance(m, Moved):
             return any(map(self.no_number, m.operands))
         return any(t.atom in self.undefined for c in m.cells for t, _ in c.lin)
@@ -282,25 +284,20 @@ class Checker:
 
     def cells(self, m: Meaning, fits: Fits) -> None:
         """Check every box of a claim, cutting it where a step needs that."""
-        if any(f == 0 for f in m.extents):
+        if 0 in m.extents:
             return
+        k = len(m.dims)
         for c in m.cells:
             names = [fresh() for _ in c.lo]
             axes = [variable(v) for v in names]
-            index, j = [], 0
-            for d in m.dims:
-                a = const(0)
-                for n in d:
-                    a = total(((a, n), (axes[j], 1)))
-                    j += 1
-                index.append(a)
-            spans = dict(zip(names, zip(c.lo, c.hi, strict=True), strict=True))
-            k = len(index)
+            todo = iter(axes)
+            index = [place(d, [next(todo) for _ in d]) for d in m.dims]
+            whole = Region.of(dict(zip(names, zip(c.lo, c.hi, strict=True), strict=True)),
+                              (*index, *axes))  # fmt: skip
 
-            def look(r: Region, lin: Lin = c.lin, k: int = k) -> bool:
+            def look(r: Region, lin: Lin = c.lin) -> bool:
                 return fits(r, r.index[:k], self.algebra.sum_of(lin, r.index[k:]))
 
-            whole = Region.of(spans, (*index, *axes))
             for _, follows in whole.visit(look, MAX_REGIONS, "a claim"):
                 if not follows:
                     raise NotChecked("the claimed meaning does not follow from the operands")
@@ -367,12 +364,17 @@ class Checker:
         """Inputs of a distributed graph are what the relation makes of sequential inputs."""
         relation, table = self.problem.relation[k], self.claims.distributed[k]
         names = {v.name: v for v in self.problem.sequential.inputs}
-        given = {}
+        values: Tensors = {}
         for v in relation.inputs:
             if v.shape != names[v.name].shape:
                 raise NotChecked(f"the relation reads {v.name} with another shape")
-            given[v] = self.source(self.claims.sequential[names[v.name]])
-        values = self.through(relation, given)
+            values[v] = self.claims.sequential[names[v.name]]
+        for node in relation.nodes:
+            self.where = f"graph {k}, the relation's {node.op}"
+            types = tuple(v.type for v in node.inputs)
+            (rule,) = alg.lookup(node.op).algebra(types, node.attrs)
+            v = node.output
+            values[v] = self.rearranged(rule, [values[x] for x in node.inputs], v.shape)
         outs = dict(zip(relation.output_names, relation.outputs, strict=True))
         for v in self.problem.distributed.graphs[k].inputs:
             self.where = f"graph {k}, input %{v.name}"
@@ -382,9 +384,9 @@ class Checker:
                     raise NotChecked("the claim is not that it is an unknown")
                 self.no_pieces(self.claim(table, v))
                 continue
-            m = self.claim(table, v)
-            self.equals(m, values[out])
-            self.no_pieces(m)
+            if v in table or values[out].shape != v.shape:
+                raise NotChecked("another claim than the relation's, or another shape")
+            table[v] = values[out]
 
     def node(self, where: str, node: Node, table: Tensors) -> None:
         """Check the claims about the results of one operator that is not a collective."""
@@ -414,19 +416,20 @@ class Checker:
     def rearranged(
         self, rule: alg.Algebra, operands: list[Tensor], shape: tuple[Size, ...]
     ) -> Moved:
-        """A rearrangement of tensors; one of the same tensors is the same."""
+        """What a rule gives for tensors where nothing is claimed of it; the same for the same."""
         key = (rule, shape, *map(id, operands))
         found = self.moved.get(key)
         if found is None:
 
             def moved(ms: Sequence[Tensor]) -> Source:
                 out = simple(rule, [self.source(m) for m in ms], shape, self.algebra.assume)
-                assert out is not None
+                if out is None:
+                    raise NotChecked(f"the rule {type(rule).__name__} where nothing is claimed")
                 return out
 
             found = self.moved[key] = Moved(rule, moved(operands), tuple(operands))
-            base = operands[0].base
-            if base is not None and len(operands) == 1:
+            base = operands[0].base if len(operands) == 1 else None
+            if base is not None:
                 found.base, found.pieces = Moved(rule, moved([base]), (base,)), operands[0].pieces
         return found
 

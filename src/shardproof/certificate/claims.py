@@ -96,14 +96,12 @@ class Meaning:
     cells: tuple[Cell, ...]
     base: Meaning | None = None
     pieces: tuple[Piece, ...] = ()
+    shape: tuple[Size, ...] = field(init=False)
+    extents: tuple[Size, ...] = field(init=False)
 
-    @property
-    def shape(self) -> tuple[Size, ...]:
-        return tuple(product(f) for f in self.dims)
-
-    @property
-    def extents(self) -> tuple[Size, ...]:
-        return tuple(f for d in self.dims for f in d)
+    def __post_init__(self) -> None:
+        self.shape = tuple([d[0] if len(d) == 1 else product(d) for d in self.dims])
+        self.extents = tuple([f for d in self.dims for f in d])
 
 
 Row = list[Meaning | None]

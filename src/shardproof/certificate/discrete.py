@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 VIEWS = alg.Identity | alg.Reshape | alg.Permute | alg.Slice | alg.Expand
 LOOKUPS = alg.TakeRows | alg.TakeAlong | alg.AddRows | alg.PutAlong
+DISCRETE = LOOKUPS | alg.Compare | alg.Logic | alg.Select
 View = tuple[Source, Sequence[Piece]]
 
 
@@ -58,6 +59,8 @@ class Discrete:
         types: Sequence[Any], m: Meaning,
     ) -> bool:  # fmt: skip
         """Check a claim that is about integers; False if it is none."""
+        if m.base is None and not isinstance(rule, DISCRETE):
+            return False
         sources = [run.source(x) for x in operands]
         if m.base is not None:
             views = [self.view(run, x, t.dtype) for x, t in zip(operands, types, strict=True)]
@@ -86,13 +89,9 @@ class Discrete:
                      for k, (x, t) in enumerate(zip(operands, types, strict=True))]  # fmt: skip
             run.equals(m, self._lookup(rule, sources, views[1], v))
             return True
-        if isinstance(rule, alg.Compare | alg.Logic | alg.Select):
-            wide = [spread(s, v.shape) for s in sources]
-            run.cells(
-                m, lambda r, at, x: self._arithmetic(rule, [s.read(r, at) for s in wide], r, x)
-            )
-            return True
-        return False
+        wide = [spread(s, v.shape) for s in sources]
+        run.cells(m, lambda r, at, x: self._arithmetic(rule, [s.read(r, at) for s in wide], r, x))
+        return True
 
     # ---- integer views
 

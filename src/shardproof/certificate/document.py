@@ -315,7 +315,7 @@ class _Reader:
         return Term.of(t.atom, ax, self.box(t.off), restr)
 
     def box(self, row: Iterable[Number]) -> tuple[Size, ...]:
-        return tuple(x if type(x) is int else self.size(x) for x in row)
+        return tuple([x if type(x) is int else self.size(x) for x in row])
 
     def bound(self, x: Number | None) -> Size | None:
         return None if x is None else self.size(x)
@@ -401,8 +401,8 @@ def _symbols(problem: Problem) -> set[Symbol]:
         for a, n in mesh.axes if mesh is not None else ():
             todo += [n, mesh.index(a)] if mesh is not None else []
     for g in (problem.sequential, *program.graphs, *problem.relation):
-        todo += [v.shape for v in g.values()]
-        todo += [tuple(n.attrs.values()) for n in g.nodes]
+        todo += {v.shape for v in g.values()}
+        todo += [tuple(n.attrs.values()) for n in g.nodes if n.attrs]
     seen: set[int] = set()
     while todo:
         x = todo.pop()

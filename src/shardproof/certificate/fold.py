@@ -7,6 +7,7 @@ the fold was found: operators, wiring, types, attributes and groups are compared
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from shardproof.certificate.exact import NotChecked
@@ -125,14 +126,15 @@ class Layout:
         self.attrs = [n.attrs for n in g.nodes]
         self.kinds = [_kinds(a.values()) if a else [] for a in self.attrs]
 
-    def ranked(self) -> set[int]:
+    @cached_property
+    def ranked(self) -> list[int]:
         """The nodes with attributes in which the rank may occur."""
-        return {k for k, a in enumerate(self.attrs) if "group" in a or _symbolic(self.kinds[k])}
+        return [k for k, a in enumerate(self.attrs) if "group" in a or _symbolic(self.kinds[k])]
 
 
 def _kinds(values: Iterable[Any]) -> list[Any]:
     """The types of attributes: 1 and true are equal, but not the same."""
-    return [type(x) if type(x) is not tuple else _kinds(x) for x in values]
+    return [type(x) if not isinstance(x, tuple) else _kinds(x) for x in values]
 
 
 def _symbolic(kinds: list[Any]) -> bool:
@@ -148,7 +150,7 @@ def same_graph(folded: Layout, one: Graph, members: Members, rank: int) -> None:
         raise NotChecked(f"rank {rank} has other operators than those that were checked")
     if folded.returned != mine.returned or folded.output_names != mine.output_names:
         raise NotChecked(f"rank {rank} returns other values")
-    differ = folded.ranked()
+    differ = set(folded.ranked)
     if folded.attrs != mine.attrs or folded.kinds != mine.kinds:
         pairs = zip(folded.attrs, mine.attrs, folded.kinds, mine.kinds, strict=True)
         differ |= {k for k, (a, b, x, y) in enumerate(pairs) if a != b or x != y}

@@ -136,11 +136,23 @@ def digits(region: Region, a: Aff, factors: Sequence[Size]) -> list[Aff]:
     Raises:
         Split: they are affine only on parts of the region.
     """
+    if len(factors) == 1:
+        return [a]
     out: list[Aff] = []
     for n in reversed(factors[1:]):
         a, low = _divided(region, a, n)
         out.append(low)
     return [a, *reversed(out)] if factors else []
+
+
+def place(factors: Sequence[Size], axes: Sequence[Aff]) -> Aff:
+    """The index that digits make up, outermost first."""
+    if len(axes) == 1:
+        return axes[0]
+    out = const(0)
+    for n, a in zip(factors, axes, strict=True):
+        out = total(((out, n), (a, 1)))
+    return out
 
 
 def _divided(region: Region, a: Aff, n: Size) -> tuple[Aff, Aff]:

@@ -212,7 +212,8 @@ class _Writer:
     def row(self, k: int, graph: Graph, env: Any) -> list[int | None]:
         """The meanings of the values of a graph."""
         moved, copied = rearrangements(graph), self.layers.nodes(k)
-        row: list[int | None] = [self.value(env[v]) for v in graph.inputs]
+        given = set(self.inf.problem.relation[k - 1].output_names) if k else set()
+        row = [None if v.name in given else self.value(env[v]) for v in graph.inputs]
         for j, node in enumerate(graph.nodes):
             if j in copied:
                 row += [None for _ in node.outputs]

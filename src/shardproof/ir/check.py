@@ -94,8 +94,9 @@ class _Check:
                 if v not in defined:
                     yield self.flaw(node, f"uses %{v.name} before it is defined")
             if node not in self.typed:
-                yield from self.attr_flaws(node)
-                yield from self.group_flaws(node)
+                if node.attrs:
+                    yield from self.attr_flaws(node)
+                    yield from self.group_flaws(node)
                 yield from self.rule_flaws(node)
             for v in node.outputs:
                 yield from self.type_flaws(v, defined)
