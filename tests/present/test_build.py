@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 from tests.html import small
+from tests.support.layers import pipeline
 
+from shardproof.diagnose.evidence import Evidence
 from shardproof.examples.megatron_gpt import tp2_layers1
+from shardproof.present.build import build
 from shardproof.report.diagnostic import Verdict
 from shardproof.report.html.picture import scene
 from shardproof.report.view import BLAMED, NAMED, NONE, PARTIAL, Box, Picture, View
+from shardproof.verify import verify
 
 Checked = tuple[Verdict, View]
 
@@ -130,6 +134,26 @@ def test_a_protocol_violation_shows_the_calls_side_by_side() -> None:
     blamed = [b for b in picture.boxes if b.state == BLAMED]
     assert len({b.row for b in blamed}) == 1
     assert {b.column for b in blamed} == {1, 2}
+
+
+def test_a_message_is_a_bar_from_the_sender_to_the_receiver() -> None:
+    seen: list[Evidence] = []
+    verdict = verify(pipeline(2, 2, "sent too early"), observe=seen.append)
+    assert verdict.status == "refuted"
+    picture = build(verdict, seen[0]).findings[0].picture
+    assert picture is not None
+    assert picture.columns == ["sequential", "rank 0", "rank 1", "rank 2", "rank 3"]
+    bars = [b for b in picture.boxes if b.span > 1]
+    assert sorted(b.members for b in bars) == [[1, 3], [2, 4]]
+    assert not boxes_overlap(picture)
+
+
+def test_classes_of_ranks_are_drawn_as_the_ranks_they_are() -> None:
+    seen: list[Evidence] = []
+    verdict = verify(pipeline(2, 2), observe=seen.append)
+    view = build(verdict, seen[0])
+    assert [g.ranks for g in view.graphs] == [[], [0, 1], [2, 3]]
+    assert verdict.status == "refines"
 
 
 def test_a_captured_program_is_drawn(gpt: Checked) -> None:

@@ -64,6 +64,8 @@ class Pictures:
         if not mine:
             return None
         lanes = [Lane(k, self._counterparts(site.rank, mine, k)) for k in self._lanes(site)]
+        self._add_partners(lanes)
+        lanes = [lane for lane in lanes if lane.nodes]
         sequential = self._sequential(lanes, site, secondary)
         return Drawing(self, lanes, sequential, site, ranks, secondary).picture()
 
@@ -116,6 +118,20 @@ class Pictures:
         names = {(n.source, n.op): n for n in other if n.source}
         found = [names[n.source, n.op] for n in nodes if (n.source, n.op) in names]
         return sorted(dict.fromkeys(found), key=lambda n: self._place[n])
+
+    def _add_partners(self, lanes: list[Lane]) -> None:
+        """Draw the other sides of drawn collectives, with what they send."""
+        by_rank = {lane.rank: lane for lane in lanes}
+        drawn = [n for lane in lanes for n in lane.nodes if n in self._joint]
+        for r, n in (member for node in drawn for member in self._joint[node].members):
+            lane = by_rank.get(r)
+            if lane is None or n in lane.nodes:
+                continue
+            made = self.program.graphs[r].producers()
+            near = [made[v] for v in n.inputs if v in made]
+            room = IN_LANE - len(lane.nodes)
+            new = [x for x in (n, *near) if x not in lane.nodes][: max(room, 0)]
+            lane.nodes = sorted([*lane.nodes, *new], key=lambda x: self._place[x])
 
     def _sequential(self, lanes: list[Lane], site: Site, secondary: Node | None) -> list[Node]:
         """Sequential operators that the drawn ones answer to, and what the sequential program does
@@ -251,9 +267,10 @@ class Drawing:
             return False
         for v in n.outputs:
             self.made[lane.rank, v] = bar
-        state = self._told(lane.rank, n)[0]
-        self.boxes[bar].state = max(self.boxes[bar].state, state)
-        return self.boxes[bar].row == self._row[n]
+        state, text = self._told(lane.rank, n)
+        box = self.boxes[bar]
+        box.state, box.meaning = max(box.state, state), box.meaning or text
+        return box.row == self._row[n]
 
     def _widen(self, bar: int, step: CollectiveStep, column: int) -> None:
         """Let the bar span all drawn lanes of its members, in the same row."""
@@ -265,6 +282,8 @@ class Drawing:
         ]
         self.boxes[bar].members = lanes
         self.boxes[bar].span = max(lanes) - column + 1
+        if step.kind == "send_recv" and len(lanes) > 1:
+            self.boxes[bar].op = "send to recv"
 
     def _told(self, k: int, n: Node) -> tuple[int, str]:
         val = self.owner.meaning(k, n)

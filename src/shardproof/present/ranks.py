@@ -10,6 +10,7 @@ from shardproof.ir.sizes import Poly, Size, Symbol, only_symbol, substitute, sym
 
 SHOWN_RANKS = 64
 SAMPLE = 4
+SHOWN_SIZES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,11 @@ class Ranks:
 
     @property
     def sample_text(self) -> str:
-        """What was sampled, such as ``N = 4, h = 4``; empty for concrete programs."""
-        return ", ".join(f"{s.name} = {n}" for s, n in sorted(self.sample.items()))
+        """What was sampled, such as ``N = 4, f = 4``; empty for concrete programs."""
+        names = sorted(s.name for s in self.sample)
+        shown = names if len(names) <= SHOWN_SIZES else names[:1]
+        text = ", ".join(f"{name} = {SAMPLE}" for name in shown)
+        return text if shown == names else f"{text} and all other sizes {SAMPLE}"
 
     def _numbered(self, mesh: Mesh) -> Mesh:
         return Mesh(tuple((a, substitute(n, self.sample)) for a, n in mesh.axes))
