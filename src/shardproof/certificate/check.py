@@ -19,8 +19,9 @@ from shardproof.certificate.exact import Aff, NotChecked, variable
 from shardproof.certificate.extrema import over_dims
 from shardproof.certificate.fold import check_fold
 from shardproof.certificate.functions import Functions
+from shardproof.certificate.infinite import Infinite
 from shardproof.certificate.judge import Judge
-from shardproof.certificate.products import Sum
+from shardproof.certificate.products import Sum, term_of
 from shardproof.certificate.ranks import Ranks
 from shardproof.certificate.region import Region, fresh, place, restart
 from shardproof.certificate.rules import (
@@ -29,6 +30,7 @@ from shardproof.certificate.rules import (
     Source,
     Tensor,
     meaning_source,
+    read_through,
     simple,
     unit,
 )
@@ -99,6 +101,7 @@ class Checker:
         self.owner: dict[int, Any] = {0: "1", 1: "index"}
         self.ready: set[int] = {0, 1}
         self.undefined: set[int] = set()
+        self.infinite = Infinite(claims.atoms, self.algebra.boolean)
         self.alive: list[Graph] = []  # so that no identity is used twice
         self.differs: set[int] = set()
         self.formed: set[int] = set()
@@ -242,7 +245,11 @@ class Checker:
         if not self.undefined:
             return False
         if isinstance(m, Moved):
-            return any(map(self.no_number, m.operands))
+            if not any(map(self.no_number, m.operands)):
+                return False
+            return any(
+                term_of(b).atom in self.undefined for p, _ in read_through(m) for b, _ in p.factors
+            )
         return any(t.atom in self.undefined for c in m.cells for t, _ in c.lin)
 
     def own(self, m: Tensor, key: Any, boolean: bool = False) -> bool:
@@ -452,6 +459,10 @@ class Checker:
             elif isinstance(rule, LOOKUPS) and self.side is not None:
                 # It may leave its table, and then has no value, even if it is masked later.
                 self.undefined |= atoms - known
+        if isinstance(rule, alg.Constant) and isinstance(rule.value, float):
+            self.infinite.constant(self.claim(table, v), rule.value)
+        if not self.no_number(table[v]):
+            self.infinite.check(rule, operands, table[v])
         # What is computed from undefined contents is undefined: they need not cancel.
         lost = not isinstance(rule, VIEWS) and any(map(self.no_number, operands))
         if lost and not self.no_number(table[v]):

@@ -190,7 +190,7 @@ class Discrete:
                 by = {"and": 1, "or": -1, "xor": -2}[rule.kind]
                 found = both if rule.kind == "and" else [*x[0], *x[1], *scaled(both, by)]
             case alg.Select() if isinstance(rule.other, float):
-                fill = alg.Pointwise("masked_fill", (rule.other,))
+                fill = alg.Pointwise(alg.FILL, (rule.other,))
                 found = self.functions.scalar(fill, x, region, claimed)
             case alg.Select():
                 other = unit(number(rule.other)) if rule.other is not None else []

@@ -63,6 +63,17 @@ class Moved:
 Tensor = Union[Meaning, Moved]  # noqa: UP007 - used at run time
 
 
+def read_through(m: Moved) -> list[tuple[Product, Coef]]:
+    """The products that a rearrangement reads anywhere."""
+    if any(n == 0 for n in m.shape):
+        return []
+    names = [fresh() for _ in m.shape]
+    spans: dict[int, tuple[Size, Size]] = {v: (0, n) for v, n in zip(names, m.shape, strict=True)}
+    region = Region.of(spans, tuple(map(variable, names)))
+    parts = region.visit(lambda r: m.source.read(r, r.index), MAX_PARTS, "a rearrangement")
+    return [x for _, terms in parts for x in terms]
+
+
 def meaning_source(algebra: Algebra, m: Meaning) -> Source:
     """The tensor that a checked claim describes."""
     boxes = [(c.lo, c.hi) for c in m.cells]

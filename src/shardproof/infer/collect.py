@@ -56,6 +56,8 @@ class Collect:
         """The elementwise reduction of the members' values."""
         if op in ("sum", "avg"):
             total = self.ev.linear(vals, [ONE] * len(vals), out.shape)
+            if self.ev.infinite.lost(alg.Linear((ONE,) * len(vals)), vals, total):
+                raise Unsupported("a sum in which an infinity vanishes")
             return scale_val(total, Fraction(1, len(vals))) if op == "avg" else total
         if op in ("max", "min"):
             return self._extremum(op, vals)

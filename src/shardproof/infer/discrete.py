@@ -126,7 +126,8 @@ class Discrete:
 
     def select(self, a: alg.Select, vals: list[Val], out: TensorType) -> Val:
         if isinstance(a.other, float):
-            rule = alg.Pointwise("masked_fill", (a.other,))
+            rule = alg.Pointwise(alg.FILL, (a.other,))
+            self.ev.infinite.filled = True
             return self.ev.pointwise(rule, vals, out)
         if a.other is not None:
             x, mask = vals

@@ -20,6 +20,7 @@ from shardproof.infer.discrete import Discrete
 from shardproof.infer.extrema import as_parts
 from shardproof.infer.factors import align_all
 from shardproof.infer.fold import Folder
+from shardproof.infer.infinite import Infinities
 from shardproof.infer.integers import Guards
 from shardproof.infer.labels import bring_together, project
 from shardproof.infer.lookups import Lookups, OutOfTable
@@ -48,6 +49,7 @@ class Evaluator:
         self.guards = Guards(self.products)
         self.folder = Folder(self.table, self.products)
         self.rows = Rows(self.products, self.folder)
+        self.infinite = Infinities(self.table)
         self.lookups = Lookups(self.table, self.products, self.guards, self.folder)
         self.discrete = Discrete(self)
         self.reasons: dict[int, str] = {}
@@ -105,6 +107,10 @@ class Evaluator:
             result = self.opaque(algebra, operands, out, str(e))
             if isinstance(e, OutOfTable):
                 self._stops(result)
+            if isinstance(algebra, alg.Constant) and isinstance(algebra.value, float):
+                self.infinite.literal(result, algebra.value)
+        if self.infinite.lost(algebra, operands, result):
+            result = self._no_value(out, "an infinity vanishes: 0 * inf, or inf - inf")
         if self.undefined and not isinstance(algebra, VIEWS):
             return self._keep_undefined(operands, result, out, before)
         return result
@@ -127,7 +133,8 @@ class Evaluator:
                 self.undefined.add(atom)
         if self._reads_undefined(t.atom for t in _terms(result)):
             return result
-        return self._undefined(alg.Undefined(), [], out)
+        why = next(t.atom for v in operands for t in _terms(v) if t.atom in self.undefined)
+        return self._no_value(out, self.reasons.get(why, ""))
 
     def keep_undefined(self, operands: Sequence[Val], results: Sequence[Val]) -> None:
         """Mark unknowns that a collective made of undefined contents."""
@@ -393,9 +400,13 @@ class Evaluator:
         return blocks.filled(out.shape, lin)
 
     def _undefined(self, a: alg.Undefined, vals: list[Val], out: TensorType) -> Val:
+        return self._no_value(out, "contents are not defined")
+
+    def _no_value(self, out: TensorType, reason: str) -> Val:
+        """A tensor that holds no numbers that are known to be any."""
         atom = self.table.fresh(self.table.name or "undefined")
         self.undefined.add(atom)
-        self.reasons[atom] = "contents are not defined"
+        self.reasons[atom] = reason
         return blocks.atom_val(atom, out.shape)
 
     # ---- integers and booleans

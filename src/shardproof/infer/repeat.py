@@ -215,6 +215,9 @@ class Replayer:
                 return False
             if a in known or b in known:
                 return False
+            infinite = self.runner.ev.infinite
+            if infinite.read(a) or infinite.read(b):
+                return False
             if a in record.observed and not _same_look(x.definition, y.definition):
                 return False
         return True

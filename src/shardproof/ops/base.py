@@ -31,6 +31,7 @@ reduction). Allowed in operands and outputs of :class:`Contract` and :class:`Sig
 
 
 EXP, LOG = "exp", "log"
+FILL = "masked_fill"  # with a number that is not finite
 # Functions of one argument that lack values, and where they have one.
 PARTIAL = {
     LOG: "positive", "log2": "positive", "log10": "positive", "log1p": "greater than -1",
