@@ -67,7 +67,14 @@ class Classifier:
         if v is None:
             return None
         ev = self.inf.evaluator
-        if any(t.atom in ev.undefined for c in v.cells for t, _ in c.lin):
+        lost = [t.atom for c in v.cells for t, _ in c.lin if t.atom in ev.undefined]
+        reasons = [ev.reasons.get(a, "") for a in lost]
+        for reason in reasons:
+            if "may leave the table" in reason:
+                return Cause("SP131", reason)
+            if "infinity" in reason:
+                return Cause("SP130", reason)
+        if lost:
             return Cause("SP130", "contents that nobody has written reach an output")
         for c in v.cells:
             for t, _ in c.lin:
