@@ -15,6 +15,7 @@ MODULES = (
     "checkpointing",
     "clipping",
     "data_parallel",
+    "dtensor",
     "hf_llama",
     "pipeline",
     "sequence_parallel",
