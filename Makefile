@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
-.PHONY: demo demo-live test test-html screenshots test-slow lint fuzz bench bench-elastic test-elastic clean help
+.PHONY: demo demo-live test test-html screenshots test-slow lint fuzz bench bench-elastic test-elastic docs clean help
 
 help:
 	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench         check every packaged graph pair, with times and memory"
 	@echo "make bench-elastic planner, simulation and training figures (about 40 minutes)"
 	@echo "make test-elastic  the tests of the elastic trainer alone"
+	@echo "make docs          the documentation site in build/docs; any warning is an error"
 	@echo "make clean         remove .venv and caches"
 
 demo: $(VENV)/.core
@@ -60,6 +61,10 @@ bench-elastic: $(VENV)/.dev
 test-elastic: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "slow or not slow" --timeout 1800 tests/elastic
 
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -n -E -q -b html docs build/docs
+	@echo "open build/docs/index.html"
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -90,4 +95,9 @@ $(VENV)/.dev: $(VENV)/.core pyproject.toml
 $(VENV)/.html: $(VENV)/.dev pyproject.toml
 	@echo "Installing Playwright and Model Explorer for the tests of reports."
 	@$(PIP) --editable '.[html]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.core pyproject.toml
+	@echo "Installing the tools of the documentation site; pip downloads sphinx and its theme."
+	@$(PIP) --editable '.[docs]'
 	@touch $@
