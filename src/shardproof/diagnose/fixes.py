@@ -188,7 +188,7 @@ class FixSearch:
 
     def _reduce(self, place: Place, op: str) -> Iterator[Candidate]:
         at = self._at(place)
-        if at is None:
+        if at is None or not is_float(place[1].dtype):
             return
         k, node = at
         for axis in self.axes:
@@ -204,7 +204,9 @@ class FixSearch:
         names = [
             o.dist_output for o in self.problem.obligations if o.seq_output in finding.affected
         ]
-        places = [(0, v) for n in names if (v := graph.output(n)) is not None]
+        places = [
+            (0, v) for n in names if n in graph.output_names and (v := graph.output(n)) is not None
+        ]
         found = [self._at(p) for p in places]
         positions = [f[0] for f in found if f is not None]
         if len(positions) != len(places):
