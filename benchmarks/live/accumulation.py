@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from benchmarks.live import common as c
 
 from shardproof import Mesh, Spec
@@ -22,7 +23,7 @@ class Whole(c.Mlp):
 
 
 class Micro(c.Mlp):
-    """Micro-batches of three samples and of one; ``bug`` names a fault."""
+    """Micro-batches of three samples and of one, tensor parallel; ``bug`` names a fault."""
 
     parts = ((0, 3), (3, 4))
 
@@ -30,15 +31,21 @@ class Micro(c.Mlp):
         super().__init__(group)
         self.bug = bug
 
+    def forward(self, x: Any, y: Any) -> Any:
+        # carries: earlier gradients dropped
+        h = self.down(F.gelu(self.up(c.Enter.apply(x, self.group))))
+        return F.mse_loss(c.Leave.apply(h, self.group), y)
+
     def step(self, optimizer: Any, x: Any, y: Any) -> Any:
         total = torch.zeros(())
         for a, b in self.parts:
             if self.bug == "micro-batches overlap":
                 a = max(0, a - 1)  # planted: micro-batches overlap
-            loss = self(x[a:b], y[a:b]) * self.weight(a, b)  # carries: micro-batches overlap
+            # carries: micro-batches overlap, equal weights
+            loss = self(x[a:b], y[a:b]) * self.weight(a, b)
             if self.bug == "earlier gradients dropped":
                 optimizer.zero_grad()  # planted: earlier gradients dropped
-            loss.backward()
+            loss.backward()  # carries: micro-batches overlap
             total = total + loss.detach()
         optimizer.step()
         return total
