@@ -19,7 +19,7 @@ from shardproof.diagnose.edit import Edit, Insert, Remove, Set, apply, group_att
 from shardproof.diagnose.facts import FACTOR, Facts
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
-from shardproof.infer.run import Inference, infer
+from shardproof.infer.run import Inference
 from shardproof.ir.graph import Node, is_float
 from shardproof.replay.instantiate import is_concrete
 from shardproof.replay.search import SMALL, differing_as_given, elements
@@ -53,7 +53,6 @@ class FixSearch:
         self.axes = [a for a, n in self.mesh.axes if n != 1]
         self.spmd = self.problem.distributed.spmd
         self._small = is_concrete(self.problem) and elements(self.problem) <= SMALL
-        self._multiplied = inf.evaluator.products.multiplied
         self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
     def search(self, finding: Finding, site: Site, cause: Cause) -> Candidate | None:
@@ -75,7 +74,7 @@ class FixSearch:
         edited = apply(self.problem, c.edits, c.op)
         if edited is None or differing_as_given(edited, self.fixed) & affected:
             return False
-        result = infer(edited, fixed=self.fixed, multiplied=self._multiplied)
+        result = self.inf.again(edited, self.fixed)
         if result.schedule.errors:
             return False
         still = {j.obligation.seq_output for j in result.judged if not j.holds}
