@@ -105,25 +105,6 @@ def dtensor_tp(mesh: Any, rank: int, net: Any = None) -> nn.Module:
     return parallelize_module(net, mesh["tp"], outer)
 
 
-def ddp(mesh: Any, rank: int) -> nn.Module:
-    return nn.parallel.DistributedDataParallel(Mlp(), bucket_cap_mb=1)
-
-
-def summing(state, bucket):  # DDP reads the annotations
-    """A comm hook of the user's."""
-    flat = bucket.buffer()
-    dist.all_reduce(flat)
-    done = torch.futures.Future()
-    done.set_result(flat / (1 if state else dist.get_world_size()))
-    return done
-
-
-def ddp_hook(mesh: Any, rank: int) -> nn.Module:
-    wrapped = nn.parallel.DistributedDataParallel(Mlp(), bucket_cap_mb=1)
-    wrapped.register_comm_hook(None, summing)
-    return wrapped
-
-
 def pairs(placement: Any = None) -> dict[str, Input]:
     extra = () if placement is None else (placement,)
     return {k: Input((4, 8), "f32", *extra) for k in ("x", "y")}
