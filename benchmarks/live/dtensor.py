@@ -71,7 +71,8 @@ def sequence_plan(bug: str = "") -> Plan:
 # carries in live/transformer.py: no PrepareModuleInput: layer(x).view(batch, length, -1, HEAD)
 # carries in live/transformer.py: no PrepareModuleInput: F.scaled_dot_product_attention
 # carries in live/transformer.py: cut along the batch: x = self.embed(tokens)
-# carries in live/transformer.py: cut along the batch: x + self.attention(self.norm1(x))
+# Before the attention every operator works token by token.
+# carries in live/transformer.py: cut along the batch: F.scaled_dot_product_attention
 
 
 class PartialAsWhole(t.Attention):
