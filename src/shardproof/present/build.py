@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from msgspec.structs import replace
 
 from shardproof import __version__
@@ -26,7 +30,21 @@ MEMORY_ROWS = 64
 
 def build(verdict: Verdict, evidence: Evidence) -> View:
     """Everything that a report of this verdict shows beside it."""
-    return _Build(verdict, evidence).view()
+    with _uncollected():
+        return _Build(verdict, evidence).view()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector, which would walk all of the inference again and again; hardly
+    anything made here is garbage."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class _Build:
