@@ -119,7 +119,8 @@ class Checker:
     def facts(self) -> Any:
         """What is known of values beside the definitions of their atoms."""
         a = self.algebra
-        return dict(a.known), set(a.boolean), dict(a.spans), len(self.discrete.assumed)
+        infinite = dict(self.infinite.constants)
+        return dict(a.known), set(a.boolean), dict(a.spans), infinite, len(self.discrete.assumed)
 
     def all(self) -> None:
         for k in self.ready:

@@ -169,6 +169,8 @@ class Copies:
                 raise NotChecked("a copy that renames an atom of a known range")
             if a in run.algebra.boolean and b not in run.algebra.boolean:
                 raise NotChecked("a copy that renames a condition")
+            if run.infinite.reads(a) or run.infinite.reads(b):
+                raise NotChecked("a copy that renames infinities")
             if (a in run.undefined) != (b in run.undefined):
                 raise NotChecked("a copy that renames undefined contents")
             if run.ranks.symbols_of(a, ()) != run.ranks.symbols_of(b, ()):

@@ -36,6 +36,10 @@ class Infinite:
             self.constants.update(new)
             self._read.clear()
 
+    def reads(self, atom: int) -> bool:
+        """Whether an atom reads an infinity that the program writes."""
+        return bool(self._atom(atom))
+
     def check(self, rule: alg.Algebra, operands: Sequence[Tensor], claim: Tensor) -> None:
         """Refuse arithmetic after which an infinity is gone, or may have met its opposite."""
         if not isinstance(rule, ARITHMETIC):

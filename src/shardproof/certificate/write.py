@@ -30,7 +30,7 @@ from shardproof.infer.run import Inference
 from shardproof.ir.graph import Graph, Node, Value
 from shardproof.ir.printer import format_attr, print_graph
 from shardproof.ir.sizes import Size
-from shardproof.ops.base import lookup
+from shardproof.ops.base import Concat, lookup
 from shardproof.spec.problem import Problem
 
 
@@ -286,12 +286,13 @@ class _Writer:
 
 
 def rearrangements(graph: Graph) -> dict[Value, Node]:
-    """The results that are rearrangements, with their nodes."""
+    """The results that are rearrangements of one tensor, with their nodes. What is joined of
+    several may have a meaning in one piece, which is worth a claim."""
     out: dict[Value, Node] = {}
     for n in graph.nodes:
         if len(n.outputs) == 1 and n.inputs and "group" not in n.attrs:
             rule = lookup(n.op).algebra(tuple(v.type for v in n.inputs), n.attrs)[0]
-            if isinstance(rule, VIEWS):
+            if isinstance(rule, VIEWS) and not isinstance(rule, Concat):
                 out[n.outputs[0]] = n
     return out
 

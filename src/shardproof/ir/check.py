@@ -99,7 +99,8 @@ class _Check:
                     yield from self.group_flaws(node)
                 yield from self.rule_flaws(node)
             for v in node.outputs:
-                yield from self.type_flaws(v, defined)
+                if v in defined or not _plain(v):
+                    yield from self.type_flaws(v, defined)
                 defined.add(v)
         yield from self.output_flaws(defined)
 
@@ -123,11 +124,11 @@ class _Check:
         if self.infer is None:
             return
         try:
-            found = self.infer(node.op, tuple(v.type for v in node.inputs), node.attrs)
+            found = self.infer(node.op, tuple([v.type for v in node.inputs]), node.attrs)
         except (ValueError, KeyError, TypeError) as error:
             yield self.flaw(node, f"the shape rule of {node.op} refuses it: {error}")
             return
-        given = tuple(v.type for v in node.outputs)
+        given = tuple([v.type for v in node.outputs])
         if given != tuple(found):
             yield self.flaw(node, f"has type {_types(given)}, but {node.op} gives {_types(found)}")
 
@@ -188,6 +189,11 @@ class _Check:
         for v in self.graph.outputs:
             if v is not None and v not in defined:
                 yield self.flaw(v, "is returned but never defined")
+
+
+def _plain(v: Value) -> bool:
+    """Whether a type is one of numbers, which has no flaw."""
+    return v.dtype in DTYPES and all(type(n) is int and n >= 0 for n in v.shape)
 
 
 def _known_kind(value: AttrValue) -> bool:

@@ -7,7 +7,7 @@ the operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar, Union
 
 import numpy as np
@@ -62,10 +62,26 @@ def _many(x: OneOrMore[T]) -> tuple[T, ...]:
 def _types(
     name: str, operands: str, attributes: str, rule: Types
 ) -> Callable[[tuple[TensorType, ...], Attrs], tuple[TensorType, ...]]:
+    names, given = operands.split(), attributes.split()
+    least = sum(not n.endswith("?") for n in names)
+    most = None if any(n.endswith("*") for n in names) else len(names)
+    any_operands, any_attributes = "*" in names, "*" in given
+    required = [n for n in given if n != "*" and not n.endswith("?")]
+    known = {n.rstrip("?") for n in given}
+
+    def check(inputs: tuple[TensorType, ...], attrs: Attrs) -> None:
+        n = len(inputs)
+        if not any_operands and (n < least or (most is not None and n > most)):
+            raise ShapeError(f"expected operands ({', '.join(names)}), got {n}")
+        for a in required:
+            if a not in attrs:
+                raise ShapeError(f"attribute {a!r} is missing")
+        if not any_attributes and not attrs.keys() <= known:
+            raise ShapeError(f"unknown attribute {min(set(attrs) - known)!r}")
+
     def types(inputs: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
         try:
-            _check_operands(operands.split(), inputs)
-            _check_attributes(attributes.split(), attrs)
+            check(inputs, attrs)
             return _many(rule(inputs, attrs))
         except ShapeError as err:
             raise ShapeError(f"{name}: {err}") from err
@@ -73,25 +89,6 @@ def _types(
             raise ShapeError(f"{name}: not decided for all values of the symbols: {err}") from err
 
     return types
-
-
-def _check_operands(names: Sequence[str], inputs: Sequence[TensorType]) -> None:
-    if "*" in names:
-        return
-    least = sum(not n.endswith("?") for n in names)
-    most = None if any(n.endswith("*") for n in names) else len(names)
-    if len(inputs) < least or (most is not None and len(inputs) > most):
-        raise ShapeError(f"expected operands ({', '.join(names)}), got {len(inputs)}")
-
-
-def _check_attributes(names: Sequence[str], attrs: Attrs) -> None:
-    for n in names:
-        if n != "*" and not n.endswith("?") and n not in attrs:
-            raise ShapeError(f"attribute {n!r} is missing")
-    known = {n.rstrip("?") for n in names}
-    extra = sorted(set(attrs) - known)
-    if extra and "*" not in names:
-        raise ShapeError(f"unknown attribute {extra[0]!r}")
 
 
 def _evaluate(
