@@ -42,6 +42,7 @@ def test_a_twin_is_refuted(case: str, twin: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("case", "twin"), sorted(set(TWINS) - set(SLICE)))
 def test_every_other_twin_is_refuted(case: str, twin: str) -> None:
     assert CASES[case].twins[twin]().named(twin).check().status == "refuted"
