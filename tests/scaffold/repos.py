@@ -46,7 +46,7 @@ def make_mesh(n):
 
 def apply_tp(model, tp_mesh, verbose=False):
     plan = {"block.up": ColwiseParallel(), "block.down": RowwiseParallel()}
-    parallelize_module(model, tp_mesh, plan)
+    return parallelize_module(model, tp_mesh, plan)
 """,
     "train.py": TOUCH + "\nfor step in range(3):\n    print(step)\n",
     "run.sh": "#!/bin/sh\ntorchrun --nnodes=1 \\\n  --nproc-per-node=8 train.py\n",
@@ -151,6 +151,33 @@ model = AutoModelForCausalLM.from_pretrained("some/model")
 """,
     "broken.py": "def f(:\n",
     "binary.py": "\0\0",
+}
+
+BUILDER = {
+    "net.py": """
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, tokens):
+        return self.layer(nn.functional.one_hot(tokens, 4).float())
+
+
+def sharded(mesh, rank):
+    net = Net()
+    fully_shard(net, mesh=mesh["dp"])
+    return net
+
+
+def wrapped(net):
+    return DistributedDataParallel(net)
+""",
 }
 
 EMPTY = {"notes.md": "nothing here\n"}

@@ -15,7 +15,7 @@ from shardproof.scaffold.choose import choose
 from shardproof.scaffold.look import look
 
 SRC = Path(__file__).parents[2] / "src"
-ALL = ["PLAN", "DDP", "BY_HAND", "FSDP", "PRETRAINED", "EMPTY"]
+ALL = ["PLAN", "DDP", "BY_HAND", "FSDP", "PRETRAINED", "BUILDER", "EMPTY"]
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_it_writes_python_and_runs_nothing(repo: Path, capsys: pytest.CaptureFix
 def test_a_plan_in_a_function_is_called(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = written(repo, capsys)
     assert "    return Net()\n" in text
-    assert '    apply_tp(built, mesh["tp"])\n' in text
+    assert '    built = apply_tp(built, mesh["tp"])\n' in text
     assert "from mlp.parallel import apply_tp" in text
     assert '"tokens": Input((4, 16), "i64")' in text
     assert "TODO(" not in text.replace("def TODO(", "")
@@ -100,6 +100,17 @@ def test_holes_are_named(repo: Path, capsys: pytest.CaptureFixture[str]) -> None
     done = check(repo)
     assert done.returncode == 2
     assert "fill in: config" in done.stderr or "fill in: the shape" in done.stderr
+
+
+@pytest.mark.parametrize("repo", ["BUILDER"], indirect=True)
+def test_a_function_that_builds_the_model_of_a_rank(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = written(repo, capsys)
+    assert "    built = sharded(mesh, rank)\n" in text
+    assert "wrapped" not in text
+    assert "mesh=Mesh(dp=2)" in text
+    assert "TODO" not in text
 
 
 @pytest.mark.parametrize("repo", ["PRETRAINED"], indirect=True)

@@ -12,7 +12,9 @@ IDS = frozenset("input_ids tokens token_ids idx ids input_tokens".split())
 LABELS = frozenset("labels label targets target".split())
 GROUPS = frozenset("group process_group tp_group pg tp_pg parallel_group".split())
 AXES = {"DDP": "dp", "FSDP1": "dp", "FSDP2": "dp", "tensor parallel plan": "tp", "pipeline": "pp"}
-PARALLEL = ("tensor parallel plan", "FSDP2", "FSDP1", "DDP")
+WAYS = (("tensor parallel plan",), ("FSDP2", "FSDP1", "DDP"))
+"""Ways to make a model parallel, in the order in which they are applied; of one kind the first."""
+
 FIRST_RANKS = 2
 
 
@@ -48,11 +50,13 @@ def choose(seen: Seen) -> Choice:
 
 
 def _ways(seen: Seen) -> tuple[Use, ...]:
-    """One use a kind; one inside a function of the model's before one at the top of a script."""
+    """One use a way; one inside a function before one at the top of a script."""
     out = []
-    for kind in PARALLEL:
-        found = [u for u in seen.of(kind) if not _is_test(u.path, seen.root)]
-        found.sort(key=lambda u: (u.function in (None, "main"), u.path, u.line))
+    for kinds in WAYS:
+        found = [u for u in seen.of(*kinds) if not _is_test(u.path, seen.root)]
+        found.sort(
+            key=lambda u: (kinds.index(u.what), u.function in (None, "main"), u.path, u.line)
+        )
         out += found[:1]
     return tuple(out)
 
@@ -87,7 +91,7 @@ def _axes(seen: Seen, how: tuple[Use, ...], by_hand: bool) -> dict[str, int]:
     axes = [AXES[u.what] for u in how]
     if by_hand or not axes:
         axes.append("tp")
-    return dict.fromkeys(axes, FIRST_RANKS)
+    return dict.fromkeys(sorted(axes), FIRST_RANKS)
 
 
 def _mesh_names(text: str) -> list[str]:

@@ -33,7 +33,7 @@ class Model:
 @dataclass(frozen=True, slots=True)
 class Use:
     """A call that tells how a program is made parallel. ``function`` is the function around it
-    with its arguments, None at the top of a file."""
+    with its arguments, None at the top of a file; ``returns`` says that it returns something."""
 
     what: str
     path: Path
@@ -42,6 +42,7 @@ class Use:
     function: str | None = None
     arguments: tuple[Argument, ...] = ()
     inside: str = ""
+    returns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,7 @@ class _File(ast.NodeVisitor):
                     around.name if around is not None else None,
                     _arguments(around) if around is not None else (),
                     self.classes[-1] if self.classes else "",
+                    around is not None and _returns(around),
                 )
             )  # fmt: skip
         self.generic_visit(node)
@@ -165,6 +166,10 @@ def _last(node: ast.AST) -> str:
 def _text(node: ast.AST, limit: int = 160) -> str:
     text = " ".join(ast.unparse(node).split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _returns(function: ast.AST) -> bool:
+    return any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(function))
 
 
 def _runs(tree: ast.Module) -> bool:

@@ -157,12 +157,20 @@ def _by_hand(m: Model, choice: Choice) -> Iterator[str]:
 def _applied(seen: Seen, use: Use, can_call: bool) -> Iterator[str]:
     yield f"    # {use.what}: {seen.shown(use.path)}:{use.line}: {use.text}"
     axis = {"tensor parallel plan": "tp"}.get(use.what, "dp")
-    if can_call:
-        yield f"    {use.function}({', '.join(_given(use, axis))})"
+    if can_call and _builds(use):
+        yield f"    built = {use.function}({', '.join(_given(use, axis))})"
+    elif can_call:
+        got = "built = " if use.returns else ""
+        yield f"    {got}{use.function}({', '.join(_given(use, axis))})"
     elif use.what == "DDP":
         yield "    built = DistributedDataParallel(built)"
     else:
         yield f'    TODO("make `built` parallel as {seen.shown(use.path)}:{use.line} does")'
+
+
+def _builds(use: Use) -> bool:
+    """Whether a function makes the model of a rank by itself."""
+    return use.returns and bool(use.arguments) and "mesh" in use.arguments[0].name
 
 
 def _given(use: Use, axis: str) -> Iterator[str]:
@@ -171,7 +179,9 @@ def _given(use: Use, axis: str) -> Iterator[str]:
         if a.default is not None:
             continue
         if "mesh" in a.name:
-            yield f'mesh["{axis}"]' if a.name != "world_mesh" else "mesh"
+            yield f'mesh["{axis}"]' if a.name != "world_mesh" and not _builds(use) else "mesh"
+        elif a.name == "rank":
+            yield "rank"
         elif k == 0 or a.name in ("model", "module", "net"):
             yield "built"
         else:
