@@ -17,6 +17,8 @@ FAMILIES = (
     "wrong_backward",
     "partial_forward",
     "loss_scale",
+    "local_statistics",
+    "global_norms",
 )
 
 
