@@ -16,6 +16,7 @@ MODULES = (
     "clipping",
     "data_parallel",
     "dtensor",
+    "fsdp",
     "hf_llama",
     "pipeline",
     "sequence_parallel",

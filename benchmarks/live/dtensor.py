@@ -157,8 +157,8 @@ def by_hand(bug: str) -> Callable[..., Any]:
                     if bug != "norms of one rank" or "norm" not in name:
                         grad = grad.redistribute(placements=p.placements)
                     part, grad = p.to_local(), grad.to_local()
-                if bug == "sign of the update":
-                    grad = -grad  # planted: sign of the update
+                if bug == "norms updated again" and "norm" in name and isinstance(p, DTensor):
+                    part.sub_(0.1 * grad)  # planted: norms updated again
                 part.sub_(0.1 * grad)  # planted: norms of one rank
         return loss
 
@@ -237,15 +237,30 @@ def losses_and_sequence(bug: str = "") -> Spec:
 
 TENSOR = ("no sum after down", "partial as whole", "mean over ranks", "norms summed again")
 SEQUENCE = ("no PrepareModuleInput", "cut along the batch", "norms of one rank",
-            "sign of the update")  # fmt: skip
+            "norms updated again")  # fmt: skip
 LOSSES = ("loss of local logits", "loss summed again", "divided by hand")
 
 CASES = [
-    Case("dtensor tp", tensor, twins(tensor, *TENSOR)),
-    Case("dtensor tp over four", tensor_on_four, twins(tensor_on_four, *TENSOR)),
+    Case("dtensor tp", tensor, twins(tensor, *TENSOR), long=True),
+    Case("dtensor tp over four", tensor_on_four, twins(tensor_on_four, *TENSOR), long=True),
     Case("dtensor tp and sp", sequence, twins(sequence, *SEQUENCE)),
-    Case("dtensor tp and sp over four", sequence_on_four, twins(sequence_on_four, *SEQUENCE)),
+    Case(
+        "dtensor tp and sp over four",
+        sequence_on_four,
+        twins(sequence_on_four, *SEQUENCE),
+        long=True,
+    ),
     Case("dtensor loss parallel", losses, twins(losses, *LOSSES)),
-    Case("dtensor loss parallel over four", losses_on_four, twins(losses_on_four, *LOSSES)),
-    Case("dtensor loss parallel, sp", losses_and_sequence, twins(losses_and_sequence, *LOSSES)),
+    Case(
+        "dtensor loss parallel over four",
+        losses_on_four,
+        twins(losses_on_four, *LOSSES),
+        long=True,
+    ),
+    Case(
+        "dtensor loss parallel, sp",
+        losses_and_sequence,
+        twins(losses_and_sequence, *LOSSES),
+        long=True,
+    ),
 ]

@@ -258,13 +258,16 @@ CASES = [
         "transformers llama, tp", training,
         twins(training, "no sum after down_proj", "no sum of the gradient", "mean over ranks",
               "norm of one rank", "a whole gradient as cut"),
+        long=True,
     ),
     Case(
         "transformers llama, tp over four", training_on_four,
         twins(training_on_four, "logits stay cut", "norm gradient summed", "mean over ranks"),
+        long=True,
     ),
     Case(
         "transformers llama, own attention", training_in_groups,
         twins(training_in_groups, "tiled groups", "no sum of the gradient", "norm of one rank"),
+        long=True,
     ),
 ] if THERE else []  # fmt: skip

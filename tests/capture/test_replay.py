@@ -17,11 +17,14 @@ TWINS = [(case, twin) for case in CASES for twin in CASES[case].twins]
 SLICE = [
     (name, list(case.twins)[k % len(case.twins)])
     for k, (name, case) in enumerate(CASES.items())
-    if case.twins
+    if case.twins and not case.long
+]
+NAMES = [
+    pytest.param(n, marks=[pytest.mark.slow] if case.long else []) for n, case in CASES.items()
 ]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_ranks_equal_the_sequential_program(name: str) -> None:
     spec = CASES[name].spec().named(name)
     assert replayed(spec) < TOLERANCE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from shardproof import __version__
 from shardproof.diagnose.evidence import Evidence
 from shardproof.diagnose.facts import Facts
@@ -10,7 +12,7 @@ from shardproof.diagnose.trace import Tracer
 from shardproof.infer.blocks import Val
 from shardproof.ir.graph import Graph, Value
 from shardproof.present.change import diff_lines
-from shardproof.present.costs import memory, traffic
+from shardproof.present.costs import fixed, memory, traffic
 from shardproof.present.graphs import Graphs, Texts, rows_of
 from shardproof.present.heat import heats
 from shardproof.present.layouts import Layouts
@@ -148,8 +150,14 @@ class _Build:
     def memory(self) -> list[Memory]:
         """The sequential program, then every rank as far as they differ."""
         found = [memory(self.evidence.problem.sequential, self.anywhere, "sequential")]
+        known: dict[int, Memory | None] = {}
         for graph, member in self._members():
-            found.append(memory(graph, member, f"rank {member.rank}"))
+            label = f"rank {member.rank}"
+            like = known.get(id(graph))
+            mine = replace(like, label=label) if like else memory(graph, member, label)
+            found.append(mine)
+            if fixed(graph):
+                known[id(graph)] = mine
         return _like([m for m in found if m is not None])
 
     def traffic(self) -> list[Traffic]:

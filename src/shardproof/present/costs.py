@@ -78,6 +78,11 @@ def _viewed(n: Node) -> Value | None:
     return n.inputs[0] if same and isinstance(rule, _VIEWS) else None
 
 
+def fixed(graph: Graph) -> bool:
+    """Whether all sizes are numbers, the same on every rank that runs the graph."""
+    return all(isinstance(n, int) for v in graph.values() for n in v.shape)
+
+
 # ---------------------------------------------------------------- traffic
 
 _RING: dict[str, Callable[[int, int, int], int]] = {

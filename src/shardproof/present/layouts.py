@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from shardproof.diagnose.facts import spans
-from shardproof.infer.blocks import Cell, Term, Val
+from shardproof.infer.blocks import Val
 from shardproof.infer.naming import IOTA, UNIT, Table
 from shardproof.ir.sizes import Size
 from shardproof.present.ranks import Member
@@ -24,7 +25,7 @@ class Layouts:
         self.all: list[Layout] = []
         self._extents = _extents(sequential, anywhere)
         self._index: dict[object, int] = {}
-        self._parts: dict[tuple[int, int], tuple[Val, tuple[int, tuple[Part, ...]] | None]] = {}
+        self._plans: dict[int, _Plan] = {}
 
     def of(self, held: list[tuple[Member, Val]], atom: int) -> int:
         """The number of the layout of one named value, given what ranks hold; ``NONE`` where it
@@ -45,37 +46,69 @@ class Layouts:
         return self._index[key]
 
     def _of_rank(self, member: Member, val: Val) -> tuple[int, tuple[Part, ...]] | None:
-        key = (id(val), member.rank)
-        if key not in self._parts:
+        plan = self._plans.get(id(val))
+        if plan is None:
             # The value is kept, so that its id stays its own.
-            self._parts[key] = (val, self._make(member, val))
-        return self._parts[key][1]
+            plan = self._plans[id(val)] = _Plan(val, *self._planned(val))
+        if plan.atom is None:
+            return None
+        if plan.same is None:
+            parts = [_numbered(member, *cell) for cell in plan.cells]
+            found = tuple(p for p in parts if p is not None)
+            if len(found) != len(parts):
+                return None
+            if not plan.fixed:
+                return plan.atom, found
+            plan.same = found
+        return plan.atom, plan.same
 
-    def _make(self, member: Member, val: Val) -> tuple[int, tuple[Part, ...]] | None:
+    def _planned(self, val: Val) -> tuple[int | None, list[_CellPlan], bool]:
+        """The named value, the box of every cell, and whether these are the same on all ranks."""
         atom = single_atom(val)
         if atom is None or self.table.is_foreign(atom) or len(val.cells) > MAX_BOXES:
-            return None
-        parts = []
+            return None, [], False
+        cells: list[_CellPlan] = []
         for c in val.cells:
             if len(c.lin) != 1:
-                return None
-            part = self._part(member, c, c.lin[0][0])
-            if part is None:
-                return None
-            parts.append(part)
-        return atom, tuple(parts)
+                return None, [], False
+            t = c.lin[0][0]
+            cells.append((spans(c, t), [self._interval(r) for r in t.restr]))
+        sizes = [n for box, sums in cells for span in (*box, *sums) for n in span]
+        return atom, cells, all(n is None or isinstance(n, int) for n in sizes)
 
-    def _part(self, member: Member, c: Cell, t: Term) -> Part | None:
-        ends = [(member.number(lo), member.number(hi)) for lo, hi in spans(c, t)]
-        box = tuple((lo, hi) for lo, hi in ends if lo is not None and hi is not None)
-        sums = ", ".join(self._sum(member, r) for r in t.restr)
-        return (box, sums) if len(box) == len(ends) else None
-
-    def _sum(self, member: Member, r: tuple[object, Size, Size]) -> str:
+    def _interval(self, r: tuple[object, Size, Size]) -> tuple[Size, Size, Size | None]:
+        """The part of a reduction and, where it is known, how long all of it is."""
         label, lo, hi = r
         full = self.table.full(label)  # type: ignore[arg-type]
-        of = f" of {member.number(full[1] - full[0])}" if full is not None else ""
-        return f"{member.number(lo)}:{member.number(hi)}{of}"
+        return lo, hi, full[1] - full[0] if full is not None else None
+
+
+_CellPlan = tuple[list[tuple[Size, Size]], list[tuple[Size, Size, Size | None]]]
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is known of a value before ranks have numbers; ``same`` is what all ranks have, where
+    it is ``fixed``."""
+
+    val: Val
+    atom: int | None
+    cells: list[_CellPlan]
+    fixed: bool
+    same: tuple[Part, ...] | None = None
+
+
+def _numbered(
+    member: Member, box: list[tuple[Size, Size]], sums: list[tuple[Size, Size, Size | None]]
+) -> Part | None:
+    """A cell on one rank, or None where it has no numbers."""
+    ends = [(member.number(lo), member.number(hi)) for lo, hi in box]
+    found = tuple((lo, hi) for lo, hi in ends if lo is not None and hi is not None)
+    texts = []
+    for lo, hi, full in sums:
+        of = f" of {member.number(full)}" if full is not None else ""
+        texts.append(f"{member.number(lo)}:{member.number(hi)}{of}")
+    return (found, ", ".join(texts)) if len(found) == len(ends) else None
 
 
 def single_atom(v: Val) -> int | None:

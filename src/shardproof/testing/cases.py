@@ -33,12 +33,14 @@ class Case:
 
     ``twins`` maps the name of a fault, unique in its file, to the function that makes the Spec.
     ``expected`` is "unproved" only for a program whose spelling is stated to be out of reach.
+    ``long``: checking it takes more than about ten seconds.
     """
 
     name: str
     spec: Callable[[], Spec]
     twins: Mapping[str, Callable[[], Spec]] = field(default_factory=dict)
     expected: Literal["refines", "unproved"] = "refines"
+    long: bool = False
 
 
 def twins(make: Callable[..., Spec], *bugs: str) -> dict[str, Callable[[], Spec]]:
