@@ -19,6 +19,12 @@ FAMILIES = (
     "loss_scale",
     "local_statistics",
     "global_norms",
+    "expert_scale",
+    "positions",
+    "layouts",
+    "accumulation",
+    "updates",
+    "paper",
 )
 
 

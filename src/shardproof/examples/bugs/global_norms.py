@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from shardproof import Mesh, Shard, Spec
+from shardproof import Mesh, Replicate, Shard, Spec
 from shardproof.examples.bugs import parts as p
 from shardproof.examples.bugs.base import Bug
 
@@ -47,7 +47,7 @@ def clipping(
     names = (*cut, *whole)
     inputs = {n: p.f32(6, 3, at={axis: Shard(0)} if n in cut else None) for n in names}
     outputs = {
-        f"output.{k}": {axis: Shard(0)} if n in cut else p.Replicate() for k, n in enumerate(names)
+        f"output.{k}": {axis: Shard(0)} if n in cut else Replicate() for k, n in enumerate(names)
     }
     return p.spec(
         sequential, distributed, Mesh(**{axis: 2}), inputs, step="forward", outputs=outputs
