@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
-.PHONY: demo demo-live test test-html screenshots test-slow lint fuzz bench bench-elastic test-elastic clean help
+.PHONY: demo demo-live test test-html screenshots test-slow lint fuzz bench bench-cases bench-large bench-elastic test-elastic docs clean help
 
 help:
 	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
@@ -16,8 +16,11 @@ help:
 	@echo "make lint          the first three of these"
 	@echo "make fuzz          10,000 random programs and 50,000 mutants against replay (about an hour)"
 	@echo "make bench         check every packaged graph pair, with times and memory"
+	@echo "make bench-cases   live PyTorch programs and their faulty twins (about 20 minutes)"
+	@echo "make bench-large   Llama 3 8B at its real sizes on 8 ranks, from its code (about 15 minutes)"
 	@echo "make bench-elastic planner, simulation and training figures (about 40 minutes)"
 	@echo "make test-elastic  the tests of the elastic trainer alone"
+	@echo "make docs          the documentation site in build/docs; any warning is an error"
 	@echo "make clean         remove .venv and caches"
 
 demo: $(VENV)/.core
@@ -53,12 +56,22 @@ fuzz: $(VENV)/.core
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/graphs.py
 
+bench-cases: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cases.py --json cases.json
+
+bench-large: $(VENV)/.torch
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/large.py --json large.json
+
 bench-elastic: $(VENV)/.dev
 	$(BIN)/python benchmarks/elastic.py --json elastic.json
 	$(BIN)/python benchmarks/elastic_matched.py --json elastic_matched.json
 
 test-elastic: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "slow or not slow" --timeout 1800 tests/elastic
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -n -E -q -b html docs build/docs
+	@echo "open build/docs/index.html"
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
@@ -90,4 +103,9 @@ $(VENV)/.dev: $(VENV)/.core pyproject.toml
 $(VENV)/.html: $(VENV)/.dev pyproject.toml
 	@echo "Installing Playwright and Model Explorer for the tests of reports."
 	@$(PIP) --editable '.[html]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.core pyproject.toml
+	@echo "Installing the tools of the documentation site; pip downloads sphinx and its theme."
+	@$(PIP) --editable '.[docs]'
 	@touch $@

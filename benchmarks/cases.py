@@ -47,6 +47,7 @@ def check_one(name: str) -> dict[str, Any]:
         "inference_holds": holds,
         "findings": [f"{f.code} {f.message}" for f in verdict.findings],
         "certificate": verdict.certificate,
+        "unequal_counts": verdict.uneven.status if verdict.uneven is not None else "",
         "ranks": problem.distributed.mesh.size,
         "nodes": verdict.nodes,
         "replay_error": replay_error(spec),

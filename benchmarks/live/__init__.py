@@ -18,6 +18,7 @@ MODULES = (
     "dtensor",
     "fsdp",
     "hf_llama",
+    "llama_8b",
     "pipeline",
     "sequence_parallel",
     "tensor_parallel",

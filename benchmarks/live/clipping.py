@@ -66,7 +66,8 @@ class Parallel(Mlp):
         whole = [self.down.bias]
         if self.bug == "whole ones counted on every rank":
             cut, whole = cut + whole, []  # planted: whole ones counted on every rank
-        squares = sum(p.grad.pow(2).sum() for p in cut)  # carries: clipped before the mean
+        # carries: clipped before the mean, whole ones counted on every rank
+        squares = sum(p.grad.pow(2).sum() for p in cut)
         # carries: whole ones counted on every rank, norm of the shard
         extra = sum(p.grad.pow(2).sum() for p in whole)
         if self.bug == "norms summed":
@@ -79,7 +80,7 @@ class Parallel(Mlp):
         if self.bug == "scaled twice":
             self.up.weight.grad.mul_(factor)  # planted: scaled twice
         for p in self.parameters():
-            p.grad.mul_(factor)
+            p.grad.mul_(factor)  # carries: scaled twice
 
 
 def tp(bug: str = "", sizes: tuple[int, ...] = (4, 4)) -> Spec:

@@ -8,12 +8,10 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
-    SequenceParallel,
     parallelize_module,
 )
 
@@ -105,51 +103,6 @@ def dtensor_tp(mesh: Any, rank: int, net: Any = None) -> nn.Module:
         "head": ColwiseParallel(output_layouts=Replicate()),
     }
     return parallelize_module(net, mesh["tp"], outer)
-
-
-def dtensor_sp(mesh: Any, rank: int) -> nn.Module:
-    net, cut = Net(), Shard(1)
-    plan: dict[str, Any] = {n: ColwiseParallel(input_layouts=cut) for n in ("q", "k", "v", "up")}
-    plan.update({n: RowwiseParallel(output_layouts=cut) for n in ("o", "down")})
-    plan.update({n: SequenceParallel() for n in ("norm1", "norm2")})
-    parallelize_module(net.block, mesh["tp"], plan)
-    outer = {
-        "emb": RowwiseParallel(input_layouts=Replicate(), output_layouts=cut),
-        "norm": SequenceParallel(),
-        "head": ColwiseParallel(input_layouts=cut, output_layouts=Replicate()),
-    }
-    return parallelize_module(net, mesh["tp"], outer)
-
-
-def fsdp(mesh: Any, rank: int) -> nn.Module:
-    net = Net()
-    fully_shard(net.block, mesh=mesh["dp"])
-    return fully_shard(net, mesh=mesh["dp"])
-
-
-def fsdp_and_sp(mesh: Any, rank: int) -> nn.Module:
-    net: Any = dtensor_sp(mesh, rank)
-    fully_shard(net.block, mesh=mesh["dp"])
-    return fully_shard(net, mesh=mesh["dp"])
-
-
-def ddp(mesh: Any, rank: int) -> nn.Module:
-    return nn.parallel.DistributedDataParallel(Mlp(), bucket_cap_mb=1)
-
-
-def summing(state, bucket):  # DDP reads the annotations
-    """A comm hook of the user's."""
-    flat = bucket.buffer()
-    dist.all_reduce(flat)
-    done = torch.futures.Future()
-    done.set_result(flat / (1 if state else dist.get_world_size()))
-    return done
-
-
-def ddp_hook(mesh: Any, rank: int) -> nn.Module:
-    wrapped = nn.parallel.DistributedDataParallel(Mlp(), bucket_cap_mb=1)
-    wrapped.register_comm_hook(None, summing)
-    return wrapped
 
 
 def pairs(placement: Any = None) -> dict[str, Input]:

@@ -26,6 +26,7 @@ class Net(nn.Module):
         self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
 
     def forward(self, x: Any, y: Any) -> Any:
+        # carries: not synchronised, one parameter left out, bucket not reduced
         z = self.down(F.gelu(self.up(x)))
         if self.bug == "loss divided by the ranks":
             return F.mse_loss(z, y) / 2  # planted: loss divided by the ranks
@@ -40,7 +41,7 @@ def step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
         synchronised = model.no_sync()  # planted: not synchronised
     with synchronised:
         loss = model(x, y)
-        loss.backward()
+        loss.backward()  # carries: loss divided by the ranks
     if bug == "other rate on one rank" and dist.get_rank() == 1:
         optimizer.param_groups[0]["lr"] *= 2  # planted: other rate on one rank
     # carries: not synchronised, other rate on one rank, one parameter left out
@@ -87,9 +88,9 @@ def python_reducer(bug: str) -> Any:
     return model
 
 
-def summing(state: Any, pair: Any) -> None:
+def summing(state, bucket):  # DDP reads the annotations
     """A hook of the Python reducer: it gets a gradient and its parameter."""
-    grad, _ = pair
+    grad, _ = bucket
     dist.all_reduce(grad)  # planted: sum of gradients, python
 
 

@@ -71,7 +71,8 @@ def sequence_plan(bug: str = "") -> Plan:
 # carries in live/transformer.py: no PrepareModuleInput: layer(x).view(batch, length, -1, HEAD)
 # carries in live/transformer.py: no PrepareModuleInput: F.scaled_dot_product_attention
 # carries in live/transformer.py: cut along the batch: x = self.embed(tokens)
-# carries in live/transformer.py: cut along the batch: x + self.attention(self.norm1(x))
+# Before the attention every operator works token by token.
+# carries in live/transformer.py: cut along the batch: F.scaled_dot_product_attention
 
 
 class PartialAsWhole(t.Attention):
@@ -100,9 +101,9 @@ def built(plan: Callable[[str], Plan], loss: Any, bug: str = "") -> Callable[...
     return build
 
 
-def spec(build: Any, ranks: int, step: Any, optimizer: Any = c.sgd) -> Spec:
+def spec(sequential: Any, build: Any, ranks: int, step: Any, optimizer: Any = c.sgd) -> Spec:
     return Spec(
-        sequential=t.EveryLabel,
+        sequential=sequential,
         distributed=build,
         mesh=Mesh(tp=ranks),
         inputs=t.batch(),
@@ -133,7 +134,7 @@ def step_of(bug: str) -> Callable[..., Any]:
 
 def tensor(bug: str = "", ranks: int = 2) -> Spec:
     build = built(tensor_plan, t.every, bug)
-    return spec(build, ranks, step_of(bug), c.adamw)
+    return spec(t.EveryLabel, build, ranks, step_of(bug), c.adamw)
 
 
 def tensor_on_four(bug: str = "") -> Spec:
@@ -166,7 +167,8 @@ def by_hand(bug: str) -> Callable[..., Any]:
 
 
 def sequence(bug: str = "", ranks: int = 2) -> Spec:
-    return spec(built(sequence_plan, t.every, bug), ranks, by_hand(bug), None)
+    build = built(sequence_plan, t.counted, bug)
+    return spec(t.Transformer, build, ranks, by_hand(bug), None)
 
 
 def sequence_on_four(bug: str = "") -> Spec:
@@ -217,14 +219,7 @@ def with_loss_parallel(bug: str) -> Callable[..., Any]:
 
 
 def losses(bug: str = "", ranks: int = 2, plan: Any = tensor_plan) -> Spec:
-    return Spec(
-        sequential=t.Transformer,
-        distributed=cut_logits(plan, bug),
-        mesh=Mesh(tp=ranks),
-        inputs=t.batch(),
-        step=with_loss_parallel(bug),
-        optimizer=c.sgd,
-    )
+    return spec(t.Transformer, cut_logits(plan, bug), ranks, with_loss_parallel(bug))
 
 
 def losses_on_four(bug: str = "") -> Spec:
@@ -236,14 +231,13 @@ def losses_and_sequence(bug: str = "") -> Spec:
 
 
 TENSOR = ("no sum after down", "partial as whole", "mean over ranks", "norms summed again")
-SEQUENCE = ("no PrepareModuleInput", "cut along the batch", "norms of one rank",
-            "norms updated again")  # fmt: skip
+SEQUENCE = ("no PrepareModuleInput", "norms of one rank", "norms updated again")
 LOSSES = ("loss of local logits", "loss summed again", "divided by hand")
 
 CASES = [
     Case("dtensor tp", tensor, twins(tensor, *TENSOR), long=True),
     Case("dtensor tp over four", tensor_on_four, twins(tensor_on_four, *TENSOR), long=True),
-    Case("dtensor tp and sp", sequence, twins(sequence, *SEQUENCE)),
+    Case("dtensor tp and sp", sequence, twins(sequence, *SEQUENCE, "cut along the batch")),
     Case(
         "dtensor tp and sp over four",
         sequence_on_four,

@@ -41,17 +41,18 @@ class First(nn.Module):
     def step(self, optimizer: Any, x: Any, y: Any) -> None:
         sent = []
         for a, b in PARTS:
+            if self.bug == "rows of the micro-batch before" and a:
+                a, b = 0, b - a  # planted: rows of the micro-batch before
+            # carries: rows of the micro-batch before
             h = F.gelu(self.first(x[a:b]))
             dist.send(h.detach(), dst=1)
             sent.append(h)
-        if self.bug == "gradients of the micro-batch before":
-            sent[1] = sent[0][:1]  # planted: gradients of the micro-batch before
         for h in sent:
             grad = torch.empty(h.shape)
             dist.recv(grad, src=1)
             if self.bug == "scaled on both stages":
                 grad = grad * (h.shape[0] / 4)  # planted: scaled on both stages
-            h.backward(grad)  # carries: gradients of the micro-batch before
+            h.backward(grad)
         optimizer.step()
 
 
@@ -72,6 +73,7 @@ class Second(nn.Module):
             if self.bug == "labels of the next rows":
                 a, b = 4 - b, 4 - a  # planted: labels of the next rows
             # carries: labels of the next rows, scaled alike, not scaled
+            # carries: rows of the micro-batch before
             loss = F.mse_loss(self.second(h), y[a:b])
             loss = self.scaled(loss, b - a)  # carries: scaled alike
             loss.backward()
@@ -110,7 +112,7 @@ CASES = [
             "not scaled",
             "scaled alike",
             "scaled on both stages",
-            "gradients of the micro-batch before",
+            "rows of the micro-batch before",
             "labels of the next rows",
         ),
     ),

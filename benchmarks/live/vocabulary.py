@@ -95,6 +95,7 @@ class CrossEntropy(torch.autograd.Function):
         local = labels - first
         absent = (local < 0) | (local >= z.shape[-1])
         local = local.masked_fill(absent, 0)
+        # carries: target not masked
         target = z.gather(-1, local.unsqueeze(-1)).squeeze(-1)
         if bug != "target not masked":
             target = target.masked_fill(absent, 0.0)
@@ -131,7 +132,7 @@ class Parallel(Model):
             first = first + 1  # planted: wrong offset
         local = tokens - first
         absent = (local < 0) | (local >= self.rows)
-        # carries: wrong offset
+        # carries: wrong offset, rows not masked
         rows = F.embedding(local.masked_fill(absent, 0), self.embed.weight)
         if self.bug != "rows not masked":
             rows = rows.masked_fill(absent.unsqueeze(-1), 0.0)

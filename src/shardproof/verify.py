@@ -17,6 +17,7 @@ from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.evidence import Evidence
 from shardproof.diagnose.findings import Findings, only_unreduced
 from shardproof.diagnose.fixes import FixSearch
+from shardproof.infer.passes import opened_first
 from shardproof.infer.run import Inference, infer
 from shardproof.partial import Watched, interruptible
 from shardproof.replay.compare import replay_problem
@@ -100,12 +101,12 @@ def _decided(
     certificate: Callable[[bytes], object] | None,
 ) -> tuple[Verdict, Evidence]:
     say, clock = watched.say, Clock()
-    inf = _infer(problem, fixed, replay, clock, say)
+    inf = _inferred(problem, fixed, replay, clock, say)
     if not inf.holds and problem.distributed.spmd and not size_symbols(problem):
         # One graph for all ranks of a mesh of numbers says the same as one graph for each.
         say("one rank after another")
         each = instantiate_problem(problem, {})
-        by_rank = _infer(each, fixed, replay, clock, say)
+        by_rank = _inferred(each, fixed, replay, clock, say)
         if by_rank.holds:
             problem, inf = each, by_rank
     verdict = watched.verdict = _verdict(problem, inf)
@@ -121,12 +122,41 @@ def _decided(
     return verdict, evidence
 
 
+def _inferred(
+    problem: Problem, fixed: dict[str, float] | None, replay: bool, clock: Clock, say: Progress
+) -> Inference:
+    """Inference in the order that most likely ends first: where closed operators will hardly
+    prove anything, opened ones come before them."""
+    if not opened_first(problem):
+        return _infer(problem, fixed, replay, clock, say)
+    say("fused operators by their definitions")
+    deep = infer(problem, fixed=fixed, deep=True, progress=say)
+    clock.lap("inference")
+    if deep.holds or _protocol_error(deep) or (replay and _open_ones_differ(deep, fixed)):
+        return deep
+    inf = _infer(problem, fixed, replay, clock, say)
+    return deep if _proved(deep) > _proved(inf) else inf
+
+
+def _open_ones_differ(inf: Inference, fixed: dict[str, float] | None) -> bool:
+    """Whether all outputs that are not shown differ in a run at small sizes: another reading of
+    the operators will then hardly show them."""
+    open_ones = {j.obligation.seq_output for j in inf.judged if not j.holds}
+    try:
+        problem = inf.problem if is_concrete(inf.problem) else instantiate_small(inf.problem, {})
+        result = replay_problem(resize(problem), 0, fixed)
+    except NotReplayable:
+        return False
+    differ = {c.obligation.seq_output for c in result.comparisons if c.error > TOLERANCE}
+    return result.fault is not None or open_ones <= differ
+
+
 def _infer(
     problem: Problem, fixed: dict[str, float] | None, replay: bool, clock: Clock, say: Progress
 ) -> Inference:
     """Inference with operators as they are and, where that does not prove everything, with
     products of sums multiplied out, and with fused operators opened, unless a run shows that
-    there is nothing to prove. What only lacks a reduction is told from the products."""
+    there is nothing more to prove. What only lacks a reduction is told from the products."""
     inf = plain = infer(problem, fixed=fixed, progress=say)
     clock.lap("inference")
     if plain.holds or _protocol_error(plain):
@@ -138,12 +168,20 @@ def _infer(
         if other.holds:
             return other
         inf = other if _proved(other) > _proved(plain) and only_unreduced(other) else plain
-    if replay and differing_as_given(problem, fixed):
+    wrong = differing_as_given(problem, fixed) if replay else set()
+    if wrong and not _promises(inf, wrong):
         return inf
     say("fused operators by their definitions")
     deep = infer(problem, fixed=fixed, deep=True, progress=say)
     clock.lap("inference")
-    return deep if deep.holds else inf
+    return deep if deep.holds or (wrong and _proved(deep) > _proved(inf)) else inf
+
+
+def _promises(inf: Inference, wrong: set[str]) -> bool:
+    """Whether a good part of the outputs that are not proved agree in a run all the same: these may
+    be proved, and the cause of the others is then told more exactly."""
+    failed = {j.obligation.seq_output for j in inf.judged if not j.holds}
+    return 15 * len(failed - wrong) > len(failed)
 
 
 def _leaves_sums(inf: Inference) -> bool:
@@ -286,14 +324,14 @@ def _certify(
 # ---------------------------------------------------------------- replay
 
 
-def _search(problem: Problem, fixed: dict[str, float] | None) -> Search:
+def _search(problem: Problem, inf: Inference, fixed: dict[str, float] | None) -> Search:
     """A counterexample on an instance that gets the verdict of the original."""
     wrong = bool(differing_as_given(problem, fixed))
     try:
         return search(
             problem,
             fixed_inputs=fixed,
-            accept=lambda small: wrong or not infer(small, fixed=fixed).holds,
+            accept=lambda small: wrong or not inf.again(small, fixed).holds,
         )
     except NotReplayable as e:
         out = Search()
@@ -382,7 +420,7 @@ def _refute(
         return
     if replay:
         say("looking for a counterexample")
-        found = evidence.witness = _search(evidence.problem, fixed)
+        found = evidence.witness = _search(evidence.problem, evidence.inference, fixed)
         for f in findings:
             f.notes.extend(n for n in found.notes if n.startswith("not replayed"))
         if found.counterexample is not None:

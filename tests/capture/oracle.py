@@ -94,11 +94,19 @@ def _run(
 
 
 def replayed(spec: Spec) -> float:
-    """Largest relative difference of the ranks and the captured sequential program."""
-    result = replay_problem(spec.resolve(), seed=1)
-    assert not result.invalid
-    assert result.fault is None
-    assert result.informative
-    worst = result.worst
-    assert worst is not None
-    return worst.error
+    """Largest relative difference of the ranks and the captured sequential program. Every output
+    is compared in some run: in one alone it may be undefined (the root of a negative state)."""
+    worst = 0.0
+    compared: set[tuple[str, int]] = set()
+    wanted: set[tuple[str, int]] = set()
+    for seed in range(1, 9):
+        result = replay_problem(spec.resolve(), seed)
+        assert not result.invalid
+        assert result.fault is None
+        assert result.worst is not None
+        worst = max(worst, result.worst.error)
+        wanted |= {(c.obligation.seq_output, c.rank) for c in result.comparisons}
+        compared |= {(c.obligation.seq_output, c.rank) for c in result.comparisons if c.checked}
+        if compared == wanted:
+            return worst
+    raise AssertionError(f"never compared: {sorted(wanted - compared)}")

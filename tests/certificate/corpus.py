@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from tests.support.fused import softmax
+from tests.support.ignored import ignored_loss
 from tests.support.layers import stack
 from tests.support.problems import all_ranks, data_parallel, even, mlp, uneven
 from tests.support.vocabulary import cross_entropy, masked_lookup
@@ -26,6 +28,8 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "cross entropy for all": lambda: cross_entropy(all_ranks(), symbol("T")),
     "layers": lambda: stack(even(2, 1), 4),
     "layers for all": lambda: stack(all_ranks(), 4),
+    "ignored labels": lambda: ignored_loss().resolve(),
+    "softmax, a column": lambda: softmax(uneven(0, 1, 3), 2),
     "fused cross entropy": lambda: cross_entropy(even(2, 3), 5, fused=True),
 }
 

@@ -42,7 +42,7 @@ def check(tp, dp=1, by=2):
 
 
 def wrong(tp):
-    return check(tp, by=tp + 1)
+    return check(tp, by=2 * tp)
 
 
 def two():

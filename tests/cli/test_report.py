@@ -20,7 +20,9 @@ def test_a_check_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture
     code = main(["check", f"{EXAMPLE}:accumulate", "--report", str(out), "--no-cache",
                  "--model-explorer", str(explorer)])  # fmt: skip
     assert code == 1
-    assert "refuted" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "refuted" in printed.out
+    assert str(out / "index.html") in printed.err
     assert json.loads((out / "report.json").read_text())["exit_code"] == 1
     page = (out / "index.html").read_text()
     assert "SP111" in page

@@ -180,6 +180,7 @@ def test_uneven_exchange_between_two_dims() -> None:
     faulty("sizes", exchange(0), exchange(1, extent=2), names="rank 1 takes 2 elements")
     faulty("sizes", exchange(0), exchange(1, recv_sizes=(5, 3)), names="rank 0 sends 3 to rank 1")
     faulty("sizes", exchange(0), exchange(1, send_sizes=(3, 4)), names="do not cut")
+    faulty("sizes", exchange(0), exchange(1, send_sizes=(4, 2)), names="rank 1 into (4, 2)")
 
 
 def test_uneven_scatter_parts() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import pytest
+from tests.replay.programs import pair as program
 
+from shardproof import Replicate, Shard
 from shardproof.report.diagnostic import Finding
 from shardproof.testing.judge import Pair, names_in
 from shardproof.testing.mutate import mutants
@@ -54,7 +57,7 @@ GPT, GRID, STEPS = "gpt_tp2_layers1", "grid_block", "grad_accumulation"
         # Factors: where each came from.
         (GRID, "change a reduction's op", "rows: all_reduce with avg", "SP112", {"rows"}),
         (GRID, "change a group", "loss: all_reduce over mesh axis tp", "SP121", {"loss"}),
-        (STEPS, "scale by N or 1/N", "pow_1: result of power times 2", "SP112", {"pow_1"}),
+        (STEPS, "scale by N or 1/N", "pow_1: result of power times 2", "SP111", {"pow_1"}),
         # Parts of a sum with a gap; bounds of ids.
         ("gpt_tp8_layers1", "mask bound off by one", "lt: value of compare +1, on rank 5", "SP113",
          {"lt"}),
@@ -96,3 +99,42 @@ def test_the_factors_on_the_way_are_listed() -> None:
     (text,) = [n for n in notes(found) if n.startswith("the factor")]
     for step in ("%rows (all_reduce, times 1/2)", "%per (scale, times 1/32)"):
         assert step in text
+
+
+def finding_of(sequential: str, rank: str, ranks: int, inputs: dict[str, Any]) -> Finding:
+    verdict = program(sequential, rank, inputs, ranks).check()
+    assert verdict.status == "refuted"
+    return verdict.findings[0]
+
+
+def test_the_sum_of_means_is_blamed_not_the_mean_of_a_ranks_own_part() -> None:
+    mean = "%m = mean(%x) {dims=(0,), keepdim=false}\n"
+    reduced = mean + '%r = all_reduce(%m) {op="sum", group=(0, 1), group_size=2}\n'
+    f = finding_of(
+        f"%x = input f32[4, 3]\n{mean}return %m as y\n",
+        f"%x = input f32[2, 3]\n{reduced}return %r as y\n",
+        2,
+        {"x": Shard(0)},
+    )
+    assert f.code == "SP111"
+    assert f.primary is not None
+    assert f.primary.node == "r"
+    assert "the mean over its own part" in f.message
+
+
+def test_parts_of_a_sum_that_overlap_on_one_rank() -> None:
+    head = "%x = input f32[4, 3]\n"
+    parts = "".join(
+        f"%{n} = slice(%x) {{dim=0, start={a}, stop={b}}}\n%s{n} = sum(%{n}) {{dims=(0,)}}\n"
+        for n, a, b in (("a", 0, 3), ("b", 2, 4))
+    )
+    f = finding_of(
+        f"{head}%y = sum(%x) {{dims=(0,)}}\nreturn %y as y\n",
+        f"{head}{parts}%t = add(%sa, %sb)\nreturn %t as y\n",
+        1,
+        {"x": Replicate()},
+    )
+    assert f.code == "SP113"
+    assert f.primary is not None
+    assert f.primary.node == "t"
+    assert "%sa ends at 3, %sb begins at 2" in f.message

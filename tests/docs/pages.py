@@ -27,8 +27,8 @@ import yaml
 from shardproof.cli.app import main
 
 ROOT = Path(__file__).parents[2]
-NOT_RUN = ("git ", "make ", "pip ", "torchrun ", "cd ", "pre-commit ", "python -m venv ")
-"""Commands that install, build or start clusters; `make` targets are run by CI itself."""
+NOT_RUN = ("git ", "make ", "pip ")
+"""Commands that install or build: continuous integration itself begins with them."""
 PROSE = {"text", "", "mermaid"}
 _FENCE = re.compile(
     r"(?P<comment><!-- exit: (?P<code>\d+) -->\n\s*)?^(?P<indent> *)(?P<fence>`{3,})"
@@ -125,14 +125,21 @@ def environment(folder: Path) -> dict[str, str]:
     """One in which `shardproof` and `python` are ours."""
     tools = folder / ".tools"
     tools.mkdir(exist_ok=True)
-    for name, rest in [("shardproof", "-m shardproof "), ("python", ""), ("pytest", "-m pytest ")]:
+    run = {
+        "shardproof": "-m shardproof",
+        "python": "",
+        "pytest": "-m pytest",
+        "torchrun": "-m torch.distributed.run",
+    }
+    for name, rest in run.items():
         script = tools / name
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {rest}"$@"\n')
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {rest} "$@"\n')
         script.chmod(0o755)
     return {
         **os.environ,
         "PATH": f"{tools}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT / "src"),
+        "OMP_NUM_THREADS": "1",
         "PYTEST_ADDOPTS": "-p shardproof.pytest_plugin -p no:cacheprovider",
     }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,11 +33,32 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     runner = Page(tmp_path)
+    if "import jax" in page.read_text():
+        pytest.importorskip("jax")
     for block in blocks(page):
         try:
             runner.run(block)
         except Exception as error:
             pytest.fail(f"{page.name}:{block.line}: {type(error).__name__}: {error}")
+
+
+@pytest.mark.timeout(300)
+def test_the_site_has_no_warning(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="the docs extra is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-b", "html",
+         "-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "site")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "tutorial.html").is_file()
+
+
+def test_every_page_is_reached() -> None:
+    index = (DOCS / "index.md").read_text()
+    for page in DOCS.rglob("*.md"):
+        name = str(page.relative_to(DOCS).with_suffix(""))
+        assert name == "index" or f"\n{name}\n" in index, name
 
 
 def test_no_shell_command_is_left_unrun() -> None:

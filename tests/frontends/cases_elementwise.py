@@ -160,6 +160,7 @@ def selection_cases() -> Iterator[Case]:
     yield Case("aten.leaky_relu.default", (f(6), 0.2), {})
     yield Case("aten.elu.default", (f(6), 1.5, 1.2), {})
     yield Case("aten.softplus.default", (f(6), 2.0), {})
+    yield Case("aten.softplus.default", (f(6), 2.0, 0.25), {})
     yield Case("aten.hardtanh.default", (f(6), -0.3, 0.4), {})
     for name in "silu tanh sigmoid hardsigmoid hardswish".split():
         x = f(6) if name not in ("tanh", "sigmoid") else unit(6)
@@ -173,6 +174,7 @@ def selection_cases() -> Iterator[Case]:
     yield Case("aten.elu_backward.default", (f(6), 1.5, 1.0, 1, False, f(6)), {})
     yield Case("aten.elu_backward.default", (f(6), 1.5, 1.2, 1, False, f(6)), {})
     yield Case("aten.softplus_backward.default", (f(6), f(6), 2.0, 20), {})
+    yield Case("aten.softplus_backward.default", (f(6), f(6), 2.0, 0.25), {})
     x = f(6)
     yield Case("aten.log_sigmoid_backward.default", (f(6), x, torch.exp(-x.abs())), {})
     yield Case("aten.native_dropout_backward.default", (f(6), bits(6), 1 / 0.9), {})

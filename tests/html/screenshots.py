@@ -13,7 +13,7 @@ from tests.html.browser import Visit, chromium
 from shardproof.examples.megatron_gpt import tp8_layers8
 from shardproof.report.html.page import render
 
-OUT = Path(__file__).parents[2] / "docs" / "screenshots"
+OUT = Path(__file__).resolve().parents[2] / "docs" / "screenshots"
 TO_PROGRAM = """document.querySelector('.go button').click()"""
 TO_LAYER = """(async () => {
   const find = document.querySelector('[data-pane=distributed] input');

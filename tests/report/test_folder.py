@@ -87,6 +87,27 @@ def test_what_is_no_report_is_refused(tmp_path: Path, name: str, data: bytes) ->
         folders.render_again(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b'"layout":0', b'"layout":99'),
+        (b'"state":4', b'"state":99'),
+        (b'"op":"add"', b'"op":7'),
+        (b'"rows":', b'"row":'),
+    ],
+)
+def test_a_view_that_leads_nowhere_is_refused(tmp_path: Path, change: tuple[bytes, bytes]) -> None:
+    folders.write(tmp_path, *small.checked(small.block(total=False)))
+    data = (tmp_path / "view.json").read_bytes()
+    before = (tmp_path / "index.html").read_bytes()
+    changed = data.replace(*change)
+    (tmp_path / "view.json").write_bytes(changed)
+    assert changed != data
+    with pytest.raises(FolderError, match=r"view\.json|not a view"):
+        folders.render_again(tmp_path)
+    assert (tmp_path / "index.html").read_bytes() == before
+
+
 def test_an_empty_folder_is_no_report(tmp_path: Path) -> None:
     assert not folders.is_report(tmp_path)
     with pytest.raises(FolderError, match=r"report\.json"):

@@ -18,7 +18,7 @@ from shardproof.report import view as views
 from shardproof.report.diagnostic import OutputRelation, Uneven, Verdict
 from shardproof.report.html import notebook
 from shardproof.report.html.page import render, render_matrix
-from shardproof.report.view import View
+from shardproof.report.view import Box, Holding, Layout, Related, View
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`{{7*7}}{% raw %}&lt;"
 
@@ -170,6 +170,22 @@ def test_a_hundred_thousand_operators_are_rendered_in_seconds() -> None:
     assert time.process_time() - start < 20
     assert len(text) < 12_000_000
     assert text.count("<") < 3_000  # rows are data, not elements
+
+
+def test_many_outputs_and_inputs_stay_short() -> None:
+    verdict = made.refines()
+    verdict.outputs = [
+        OutputRelation(f"out_{k}", f"out_{k} of every rank", "open" if k == 4999 else "proved", "R")
+        for k in range(5000)
+    ]
+    layouts = [Layout([k + 2, 4], [Holding([0], [Box([0, 0], [1, 4])])]) for k in range(1000)]
+    inputs = [Related(f"in_{k}", f"in_{k}", "", "", f"part {k}", k) for k in range(1000)]
+    text = render(verdict, View(ranks="1", layouts=layouts, inputs=inputs))
+    assert len(text) < 2_000_000
+    assert "and 4,600 more" in text
+    assert "and 800 more" in text
+    # What is not proved comes first, however many there are.
+    assert text.index("out_4999") < text.index("out_0")
 
 
 def test_notebooks_show_spec_verdict_and_relation(refuted: tuple[Verdict, View]) -> None:

@@ -91,3 +91,22 @@ def test_an_added_mask_of_minus_infinity_is_proved(sequential: str, ranks: str) 
         outputs={"y": Replicate()},
     ).check()
     assert (verdict.status, verdict.certificate) == ("refines", "certificate checked")
+
+
+def test_a_mask_at_the_end_of_a_long_program() -> None:
+    """What reads an infinity is found without a call for each step on the way."""
+    steps = "".join(f"%a{k + 1} = add(%a{k}, %{'xy'[k % 2]})\n" for k in range(1500))
+    body = (
+        "%x = input f32[4]\n%y = input f32[4]\n%a0 = mul(%x, %y)\n"
+        + steps
+        + '%late = compare(%y) {kind="gt", value=0/1}\n'
+        + "%f = masked_fill(%a1500, %late) {value=-inf}\n%p = softmax(%f) {dim=0}\nreturn %p\n"
+    )
+    verdict = Spec.from_graphs(
+        sequential="graph g\n" + body,
+        distributed=[f"graph g\nrank {r}\nmesh tp=2\n" + body for r in (0, 1)],
+        mesh=Mesh(tp=2),
+        inputs={"*": Replicate()},
+        outputs={"p": Replicate()},
+    ).check()
+    assert (verdict.status, verdict.certificate) == ("refines", "certificate checked")

@@ -27,11 +27,14 @@ class Infinite:
     def __init__(self, atoms: Sequence[Atom], boolean: set[int]) -> None:
         self.atoms, self.boolean = atoms, boolean
         self.constants: dict[int, float] = {}
-        self._read: dict[int, dict[int, set[int]]] = {}
+        self._read: list[dict[int, set[int]]] = []
 
     def constant(self, m: Meaning, value: float) -> None:
         """``m`` is a constant that is not finite."""
-        self.constants.update((t.atom, value) for c in m.cells for t, _ in c.lin)
+        new = {t.atom: value for c in m.cells for t, _ in c.lin}
+        if not new.keys() <= self.constants.keys():
+            self.constants.update(new)
+            self._read.clear()
 
     def check(self, rule: alg.Algebra, operands: Sequence[Tensor], claim: Tensor) -> None:
         """Refuse arithmetic after which an infinity is gone, or may have met its opposite."""
@@ -66,12 +69,11 @@ class Infinite:
         )
 
     def _atom(self, atom: int) -> dict[int, set[int]]:
-        found = self._read.get(atom)
-        if found is None:
-            found = self._look(atom)
-            if self.atoms[atom].fn or atom in self.constants:
-                self._read[atom] = found
-        return found
+        """The infinities in the sums and products that an atom is. A definition uses older atoms
+        only, so the oldest is looked at first."""
+        while len(self._read) <= atom:
+            self._read.append(self._look(len(self._read)))
+        return self._read[atom]
 
     def _look(self, atom: int) -> dict[int, set[int]]:
         d = self.atoms[atom]

@@ -173,6 +173,8 @@ def sliced(source: Source, dim: int, start: Size, size: Size) -> Source:
 def joined(sources: Sequence[Source], dim: int) -> Source:
     """Concatenation along ``dim``."""
     sources = [s for s in sources if s.shape[dim] != 0] or list(sources[:1])
+    if len({(s.shape[:dim], s.shape[dim + 1 :]) for s in sources}) > 1:
+        raise NotChecked("parts whose other dims differ")
     starts: list[Size] = [0]
     for s in sources:
         starts.append(starts[-1] + s.shape[dim])

@@ -20,6 +20,7 @@ class Folders:
     def __init__(self, report: str | None, explorer: str | None) -> None:
         self.report = _folder(report, "--report")
         self.explorer = _folder(explorer, "--model-explorer")
+        self.written = False
         self._evidence: list[Evidence] = []
 
     @property
@@ -50,19 +51,25 @@ class Folders:
             _guarded(self.explorer, "--model-explorer", lambda f: write(f / name, view))
 
     def finish(self, run: Run) -> None:
-        """Write the table of a matrix."""
-        if self.report is None or not run.matrix:
+        """Write the table of a matrix, and say where the report is."""
+        if self.report is None:
             return
+        if run.matrix:
+            self._write_table(self.report, run)
+        if self.written:
+            sys.stderr.write(f"report: {self.report / 'index.html'}\n")
+
+    def _write_table(self, folder: Path, run: Run) -> None:
         from shardproof.report.folder import Configuration, Matrix, write_matrix
         from shardproof.report.text import counts
 
         lines = []
         for o in run.outcomes:
-            folder = folder_name(o.label) if o.verdict is not None else ""
+            name = folder_name(o.label) if o.verdict is not None else ""
             text = counts(o.verdict) if o.verdict is not None else ""
-            lines.append(Configuration(o.label, o.status, folder, o.error, o.seconds, text))
+            lines.append(Configuration(o.label, o.status, name, o.error, o.seconds, text))
         matrix = Matrix(run.target, lines)
-        _guarded(self.report, "--report", lambda f: write_matrix(f, matrix))
+        _guarded(folder, "--report", lambda f: write_matrix(f, matrix))
 
     def _write_report(self, folder: Path, outcome: Outcome, view: View | None) -> None:
         from shardproof.report.folder import is_report, write
@@ -73,6 +80,7 @@ class Folders:
             sys.stderr.write(f"stopped: the earlier report in {folder} is left as it is\n")
             return
         _guarded(folder, "--report", lambda f: write(f, verdict, view))
+        self.written = True
 
     @staticmethod
     def _view(outcome: Outcome, evidence: Evidence | None) -> View | None:

@@ -166,11 +166,24 @@ def _exchange_shapes(members: Sequence[Member]) -> ProtocolError | None:
         if sum(s or ()) != n.inputs[0].shape[split]:
             return _error("sizes", f"send sizes {s} do not cut the tensor", members)
     if split != concat:
-        found = _own_parts(members, sends[0] or ())
+        found = _one_cut(members, sends) or _own_parts(members, sends[0] or ())
         # Along the other dim every piece has its sender's extent.
         rows = tuple(n.inputs[0].shape[concat] for _, n in members)
         sends = [(n,) * count for n in rows]
     return found or _pieces(members, sends, recvs)
+
+
+def _one_cut(
+    members: Sequence[Member], sends: Sequence[tuple[Size, ...] | None]
+) -> ProtocolError | None:
+    """Pieces that are joined along another dim than the one they are cut along must be cut by
+    every sender in the same places."""
+    for member, mine in zip(members, sends, strict=True):
+        if mine != sends[0]:
+            first = members[0]
+            text = f"rank {first[0]} cuts into {sends[0]}, rank {member[0]} into {mine}"
+            return _error("sizes", text, (first, member))
+    return None
 
 
 def _pieces(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import inf
 
 from shardproof.diagnose.facts import (
     FACTOR,
@@ -12,10 +13,11 @@ from shardproof.diagnose.facts import (
     SUM,
     Facts,
     is_local_extremum,
+    overlap,
 )
 from shardproof.diagnose.near import Near, nearest
 from shardproof.diagnose.trace import Place, Site, Tracer
-from shardproof.infer.blocks import Term, Val
+from shardproof.infer.blocks import Lin, Term, Val
 from shardproof.infer.coef import Coef, format_coef
 from shardproof.infer.describe import describe
 from shardproof.infer.naming import UNIT
@@ -94,8 +96,9 @@ class Classifier:
     # ---- operands
 
     def _gap(self, site: Site) -> Cause | None:
-        """Partial sums that a reduction adds up, and that do not join."""
-        if site.node is None or site.node.attrs.get("op") not in ("sum", "avg"):
+        """Partial sums that are added up and do not join, over the ranks or on one of them."""
+        local = site.oddity is not None and any(overlap(c) for c in self._lins(site))
+        if site.node is None or not (local or site.node.attrs.get("op") in ("sum", "avg")):
             return None
         parts = [(p, t.restr[0]) for p in site.operands for t in self._partial_terms(p)]
         if len(parts) < len(site.operands) or len({label for _, (label, _, _) in parts}) != 1:
@@ -112,6 +115,10 @@ class Classifier:
                 return _not_joined(before, p, reached, lo)
             before, reached = p, hi
         return None if reached == full[1] else _not_joined(before, None, reached, full[1])
+
+    def _lins(self, site: Site) -> list[Lin]:
+        v = self.tracer.meaning((site.rank, site.value))
+        return [c.lin for c in v.cells] if v is not None else []
 
     def _partial_terms(self, place: Place) -> list[Term]:
         """The terms of a value with one sum each that is not complete."""
@@ -154,7 +161,7 @@ class Classifier:
         if site.oddity is None or site.oddity.kind != FACTOR or v is None:
             return None
         t, k = site.oddity.terms[0]
-        right = next(iter(self.facts.factors[t.atom]))
+        right = min(self.facts.factors[t.atom], key=lambda f: _distance(k, f))
         ratio = k / right
         name = self.inf.evaluator.table.atoms[t.atom].name
         reduced = site.node is not None and "group" in site.node.attrs
@@ -164,7 +171,11 @@ class Classifier:
             f"where the sequential program has {format_coef(right)}*{name}"
         )
         if reduced and _whole(ratio):
-            message += ": every rank already held the complete value, and the reduction added it up"
+            message += (
+                ": every rank has the mean over its own part, and the reduction added them up"
+                if any(self._partial_terms(p) for p in site.operands)
+                else ": every rank already held the complete value, and the reduction added it up"
+            )
         expected = f"{format_coef(right)}*{name}"
         return Cause(code, message, (site.rank, site.value), None, expected)
 
@@ -267,12 +278,16 @@ def _not_joined(before: Place | None, after: Place | None, reached: Size, lo: Si
     """The cause where two neighbouring parts of a sum leave a gap or overlap."""
     wrong = after or before
     assert wrong is not None
-    first = f"rank {before[0]} ends at {reached}" if before else f"the sum begins at {reached}"
-    second = f"rank {after[0]} begins at {lo}" if after else f"the sum ends at {lo}"
     name = wrong[1].name
+    if before and after and before[0] == after[0]:
+        whose, first, second = "", f"%{before[1].name} ends at", f"%{after[1].name} begins at"
+    else:
+        whose = "ranks' "
+        first = f"rank {before[0]} ends at" if before else "the sum begins at"
+        second = f"rank {after[0]} begins at" if after else "the sum ends at"
     return Cause(
         "SP113",
-        f"the ranks' parts of the sum in %{name} do not join: {first}, {second}",
+        f"the {whose}parts of the sum in %{name} do not join: {first} {reached}, {second} {lo}",
         wrong,
     )
 
@@ -289,6 +304,14 @@ def ratio_of(a: Val, b: Val) -> Coef | None:
     if len(x) != 1 or len(y) != 1 or x[0][0].atom != y[0][0].atom:
         return None
     return x[0][1] / y[0][1]
+
+
+def _distance(found: Coef, right: Coef) -> float:
+    """How far a factor is from what it may be meant to be: from 1 (equal) up."""
+    ratio = found / right
+    if not isinstance(ratio, Fraction) or not ratio:
+        return inf
+    return float(max(abs(ratio), 1 / abs(ratio)))
 
 
 def _whole(ratio: Coef) -> bool:

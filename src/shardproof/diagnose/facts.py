@@ -11,9 +11,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 
-from shardproof.infer.blocks import Cell, Lin, Term, Val
+from shardproof.infer.blocks import Cell, Label, Lin, Term, Val
 from shardproof.infer.coef import Coef
 from shardproof.infer.naming import IOTA, UNIT
 from shardproof.infer.run import Inference
@@ -95,7 +97,8 @@ class Facts:
         if scaled:
             return Oddity(FACTOR, scaled)
         for c in v.cells:
-            if len(c.lin) > 1 and frozenset(t.atom for t, _ in c.lin) not in self._sums:
+            known = frozenset(t.atom for t, _ in c.lin) in self._sums
+            if len(c.lin) > 1 and not known and not self._pending(c.lin):
                 return Oddity(SUM, c.lin)
         return Oddity(ORDER, tuple(_terms(v))) if self.misordered(v) else None
 
@@ -118,11 +121,43 @@ class Facts:
         ratio of the factors counts."""
         for t, k in lin:
             known = self.factors.get(t.atom)
-            if t.atom in (UNIT, IOTA) or known is None or k in known:
+            if t.atom in (UNIT, IOTA) or known is None or k in known or self._own_mean(t, k):
                 continue
             summand = self.summands.get(t.atom, set()) if len(lin) > 1 else set()
             if not any(k / other in summand for _, other in lin):
                 yield t, k
+
+    def _own_mean(self, t: Term, k: Coef) -> bool:
+        """Whether a partial sum has the factor of a mean over its own part. That is what a rank
+        with its own samples computes; only a reduction can make it right or wrong."""
+        if len(t.restr) != 1:
+            return False
+        label, lo, hi = t.restr[0]
+        if any(len(ends) > 1 for ends in self._intervals.get(label, {}).values()):
+            return False  # several parts on one rank are added there, with weights
+        full = self.table.full(label)
+        ends = (lo, hi, *(full or (None,)))
+        if not all(isinstance(n, int) for n in ends):
+            return False
+        share = Fraction(int(hi - lo), int(full[1] - full[0]))  # type: ignore[index, arg-type]
+        return any(k * share == right for right in self.factors[t.atom])
+
+    @cached_property
+    def _intervals(self) -> dict[Label, dict[int, set[tuple[Size, Size]]]]:
+        """For every reduction of which there are parts: the parts by rank."""
+        out: dict[Label, dict[int, set[tuple[Size, Size]]]] = {}
+        for rank, env in enumerate(self.inf.env):
+            for v in env.values():
+                for t, _ in _terms(v) if v is not None else ():
+                    for label, lo, hi in t.restr:
+                        out.setdefault(label, {}).setdefault(rank, set()).add((lo, hi))
+        return out
+
+    def _pending(self, lin: Lin) -> bool:
+        """Whether a sum is one of parts of different sums: it is then a part of their sum, of which
+        a later reduction makes what it will be."""
+        different = len({t.atom for t, _ in lin}) == len(lin)
+        return different and all(is_partial(t) and self._known(t) for t, _ in lin)
 
     def partials(self, v: Val) -> tuple[tuple[Term, Coef], ...]:
         """Terms that are sums over a part of a reduction."""
@@ -132,6 +167,8 @@ class Facts:
         """Whether ``found`` is the expected value, but only a part of its sum. A summand that is
         whole would be counted once a rank by a reduction of the sum."""
         if len(self.partials(found)) < len(list(_terms(found))):
+            return False
+        if any(overlap(c.lin) for c in found.cells):
             return False
         plain = [{t.atom for t, _ in _terms(v)} for v in (found, expected)]
         return plain[0] == plain[1] or self._summands(found) == self._summands(expected)
@@ -174,6 +211,20 @@ def _terms(v: Val) -> Iterable[tuple[Term, Coef]]:
 def is_partial(t: Term) -> bool:
     """Whether a term is a sum over a part of a reduction."""
     return any(innermost(label)[0] not in EXTREMA for label, _, _ in t.restr)
+
+
+def overlap(lin: Lin) -> bool:
+    """Whether a sum holds two partial sums of one value that have terms in common."""
+    parts: dict[object, list[tuple[Size, Size]]] = {}
+    for t, _ in lin:
+        for n, (label, lo, hi) in enumerate(t.restr):
+            key = (t.atom, t.ax, t.off, t.restr[:n], label, t.restr[n + 1 :])
+            parts.setdefault(key, []).append((lo, hi))
+    return any(
+        not at_least(c, b) and not at_least(a, d)
+        for ends in parts.values()
+        for (a, b), (c, d) in itertools.combinations(ends, 2)
+    )
 
 
 def is_local_extremum(t: Term) -> bool:

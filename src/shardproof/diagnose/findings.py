@@ -11,6 +11,7 @@ from shardproof.diagnose.near import sequential_node
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.diagnose.ways import Ways, node_name
+from shardproof.infer.coef import format_coef
 from shardproof.infer.describe import describe
 from shardproof.infer.run import Inference, Judged
 from shardproof.ir.graph import Node, Origin, Value
@@ -66,7 +67,14 @@ class Findings:
         site = sites[0]
         cause = self.classifier.classify(site)
         key = (cause.code, node_name(site.node, site.value))
-        self._merge(merged, key, site.order, self._dress(site, cause), j)
+        finding = self._dress(site, cause)
+        step = self.ways.constant(site)
+        if step is not None:
+            name = node_name(step.node, step.place[1])
+            finding.primary = span("distributed", step.node, step.place[1])
+            finding.notes.insert(0, f"%{name} makes the constant it is multiplied by "
+                                 f"(times {format_coef(step.by)})")  # fmt: skip
+        self._merge(merged, key, site.order, finding, j)
 
     def _add_output(
         self, j: Judged, place: Place, merged: dict[object, tuple[int, Finding]]

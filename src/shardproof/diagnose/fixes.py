@@ -20,7 +20,7 @@ from shardproof.diagnose.facts import FACTOR, Facts
 from shardproof.diagnose.rewire import proposals
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
-from shardproof.infer.run import Inference, infer
+from shardproof.infer.run import Inference
 from shardproof.ir.graph import Node, is_float
 from shardproof.replay.instantiate import is_concrete
 from shardproof.replay.search import SMALL, differing_as_given, elements
@@ -55,7 +55,6 @@ class FixSearch:
         self.axes = [a for a, n in self.mesh.axes if n != 1]
         self.spmd = self.problem.distributed.spmd
         self._small = is_concrete(self.problem) and elements(self.problem) <= SMALL
-        self._multiplied = inf.evaluator.products.multiplied
         self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
     def search(self, finding: Finding, site: Site, cause: Cause) -> Candidate | None:
@@ -77,7 +76,7 @@ class FixSearch:
         edited = apply(self.problem, c.edits, c.op)
         if edited is None or differing_as_given(edited, self.fixed) & affected:
             return False
-        result = infer(edited, fixed=self.fixed, multiplied=self._multiplied)
+        result = self.inf.again(edited, self.fixed)
         if result.schedule.errors:
             return False
         still = {j.obligation.seq_output for j in result.judged if not j.holds}
@@ -210,7 +209,7 @@ class FixSearch:
 
     def _reduce(self, place: Place, op: str) -> Iterator[Candidate]:
         at = self._at(place)
-        if at is None:
+        if at is None or not is_float(place[1].dtype):
             return
         k, node = at
         for axis in self.axes:
@@ -226,7 +225,9 @@ class FixSearch:
         names = [
             o.dist_output for o in self.problem.obligations if o.seq_output in finding.affected
         ]
-        places = [(0, v) for n in names if (v := graph.output(n)) is not None]
+        places = [
+            (0, v) for n in names if n in graph.output_names and (v := graph.output(n)) is not None
+        ]
         found = [self._at(p) for p in places]
         positions = [f[0] for f in found if f is not None]
         if len(positions) != len(places):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from shardproof.collectives.match import CollectiveStep
-from shardproof.diagnose.facts import FACTOR, Facts, Oddity, is_partial, out_of_order
+from shardproof.diagnose.facts import FACTOR, ORDER, Facts, Oddity, is_partial, out_of_order
 from shardproof.diagnose.suspects import Suspects
 from shardproof.infer.blocks import Term, Val
 from shardproof.infer.coef import Coef
@@ -108,7 +108,9 @@ class Tracer:
             return True
         odd = self.facts.oddity(u)
         if odd is None or odd.kind != FACTOR:
-            return True
+            # How pieces lie side by side makes no factor.
+            own = self.facts.oddity(v)
+            return own is None or own.kind != FACTOR or odd is None or odd.kind != ORDER
         mine, given = self.facts.ratios(v), self.facts.ratios(u)
         common = mine.keys() & given.keys()
         return not common or any(_alike_up_to_sign(mine[a], given[a]) for a in common)

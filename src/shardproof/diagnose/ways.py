@@ -11,6 +11,7 @@ from shardproof.diagnose.facts import FACTOR, Facts
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.blocks import Val
 from shardproof.infer.coef import Coef, format_coef
+from shardproof.infer.naming import UNIT
 from shardproof.ir.graph import Node, Value, is_float
 
 MAX_STEPS = 6
@@ -132,6 +133,44 @@ class Ways:
             todo += above
             seen.update(above)
         return out
+
+    def constant(self, site: Site) -> Step | None:
+        """The node that made the constant by which a value is multiplied wrongly: what a loss is
+        scaled by comes to its gradients through constants."""
+        if site.oddity is None or site.oddity.kind != FACTOR:
+            return None
+        t, k = site.oddity.terms[0]
+        ratios = {k / right for right in self.facts.factors[t.atom]}
+        made = [(site.rank, site.value)]
+        made += [s.place for s in self.factor_steps(made[0])]
+        operands = dict.fromkeys(p for m in made for p in self.tracer.operands(m) if p[0] == m[0])
+        steps = [s for p in operands for s in self._constants(p)]
+        exact = [s for s in steps if s.by in ratios]
+        return exact[0] if exact else steps[0] if len(steps) == 1 else None
+
+    def _constants(self, place: Place) -> list[Step]:
+        """The nodes that changed a constant on the way to ``place``, the last first."""
+        out: list[Step] = []
+        seen: set[Place] = set()
+        while place not in seen and (value := self._number(place)):
+            seen.add(place)
+            node = self.tracer.node(place)
+            above = [p for p in self.tracer.operands(place) if self._number(p)]
+            if node is None or not above:
+                break
+            by = value / self._number(above[0])  # type: ignore[operator]
+            if by not in (1, -1):
+                out.append(Step(place, node, by))
+            place = above[0]
+        return out
+
+    def _number(self, place: Place) -> Coef | None:
+        """The value of a constant other than zero."""
+        v = self.tracer.meaning(place)
+        if v is None or len(v.cells) != 1 or len(v.cells[0].lin) != 1:
+            return None
+        t, k = v.cells[0].lin[0]
+        return k if t.atom == UNIT and is_float(place[1].dtype) else None
 
     def _changed(self, before: Place, after: Place) -> Coef | None:
         """By how much an operator changed the factor of a named value, if it did."""

@@ -29,18 +29,18 @@ class Infinities:
         self.table = table
         self.literals: dict[int, float] = {}
         self.filled = False
-        self._found: dict[int, frozenset[Signed]] = {}
+        self._found: list[frozenset[Signed]] = []
 
     def literal(self, v: Val, value: float) -> None:
         """Note that a value is the constant ``value``, which is not finite."""
         self.literals.update((t.atom, value) for c in v.cells for t, _ in c.lin)
 
     def read(self, atom: int) -> frozenset[Signed]:
-        """The infinities in the sums and products that an atom is."""
-        found = self._found.get(atom)
-        if found is None:
-            found = self._found[atom] = frozenset(self._of(atom))
-        return found
+        """The infinities in the sums and products that an atom is. A definition uses older atoms
+        only, so the oldest is looked at first."""
+        while len(self._found) <= atom:
+            self._found.append(frozenset(self._of(len(self._found))))
+        return self._found[atom]
 
     def _of(self, atom: int) -> Iterable[Signed]:
         d = self.table.atoms[atom].definition

@@ -64,6 +64,11 @@ class Inference:
     def holds(self) -> bool:
         return not self.schedule.errors and bool(self.judged) and all(j.holds for j in self.judged)
 
+    def again(self, problem: Problem, fixed: dict[str, float] | None = None) -> Inference:
+        """Inference of another problem, with the same reading of its operators."""
+        ev = self.evaluator
+        return infer(problem, fixed=fixed, deep=ev.deep, multiplied=ev.products.multiplied)
+
 
 class Runner:
     """Evaluates the graphs of one problem."""

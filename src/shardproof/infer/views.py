@@ -128,6 +128,8 @@ def concat(vals: Sequence[Val], d: int) -> Val:
     vals = [v for v in vals if not any(f == 0 for f in v.dims[d])] or list(vals[:1])
     if len(vals) == 1:
         return Val(vals[0].dims, vals[0].cells)
+    if len({(v.shape[:d], v.shape[d + 1 :]) for v in vals}) > 1:
+        raise Unsupported("parts whose other dims differ")
     for k in range(len(vals[0].dims)):
         if k != d:
             vals = align(vals, k)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from msgspec.structs import replace
 
 from shardproof import __version__
@@ -9,8 +13,7 @@ from shardproof.diagnose.evidence import Evidence
 from shardproof.diagnose.facts import Facts
 from shardproof.diagnose.findings import protocol
 from shardproof.diagnose.trace import Tracer
-from shardproof.infer.blocks import Val
-from shardproof.ir.graph import Graph, Value
+from shardproof.ir.graph import Graph, Node, Value
 from shardproof.present.change import diff_lines
 from shardproof.present.costs import fixed, memory, traffic
 from shardproof.present.graphs import Graphs, Texts, rows_of
@@ -27,7 +30,21 @@ MEMORY_ROWS = 64
 
 def build(verdict: Verdict, evidence: Evidence) -> View:
     """Everything that a report of this verdict shows beside it."""
-    return _Build(verdict, evidence).view()
+    with _uncollected():
+        return _Build(verdict, evidence).view()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector, which would walk all of the inference again and again; hardly
+    anything made here is garbage."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class _Build:
@@ -69,23 +86,20 @@ class _Build:
 
     def inputs(self) -> list[Related]:
         """What every distributed input is, each name once."""
-        problem = self.inf.problem
+        types = {v.name: str(v.type) for v in self.evidence.problem.sequential.inputs}
         out: dict[str, Related] = {}
         for k, graph in enumerate(self.program.graphs):
-            relation = problem.relation[k]
+            relation = self.inf.problem.relation[k]
             given = dict(zip(relation.output_names, relation.outputs, strict=True))
+            producers = relation.producers()
             for v in graph.inputs:
                 if v.name not in out:
-                    val = self.inf.env[k].get(v)
-                    out[v.name] = self._input(v, relation, given.get(v.name), val)
+                    sources, how = _how(producers, given.get(v.name))
+                    kind = types[sources[0]] if len(sources) == 1 else ""
+                    layout = self.graphs.layout(v.name, self.inf.env[k].get(v))
+                    names = (v.name, ", ".join(sources))
+                    out[v.name] = Related(*names, kind, str(v.type), how, layout)
         return list(out.values())
-
-    def _input(self, v: Value, relation: Graph, made: Value | None, val: Val | None) -> Related:
-        sources, how = _how(relation, made)
-        sequential = {x.name: x for x in self.evidence.problem.sequential.inputs}
-        kind = str(sequential[sources[0]].type) if len(sources) == 1 else ""
-        layout = self.graphs.layout(v.name, val)
-        return Related(v.name, ", ".join(sources), kind, str(v.type), how, layout)
 
     def outputs(self) -> list[Related]:
         """Every obligation with what the ranks return."""
@@ -168,11 +182,10 @@ class _Build:
         return sorted(pairs, key=lambda x: x[1].rank)[:MEMORY_ROWS]
 
 
-def _how(relation: Graph, made: Value | None) -> tuple[list[str], str]:
+def _how(producers: dict[Value, Node], made: Value | None) -> tuple[list[str], str]:
     """The sequential inputs that an input is made of, and how."""
     if made is None:
         return [], "anything"
-    producers = relation.producers()
     sources: dict[str, None] = {}
     ops: list[str] = []
     todo = [made]

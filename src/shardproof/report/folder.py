@@ -119,7 +119,12 @@ def read(folder: Path) -> tuple[Verdict, View | None]:
 
 def _one(folder: Path) -> Path:
     verdict, view = read(folder)
-    write_whole(folder / PAGE, render(verdict, view).encode())
+    try:
+        page = render(verdict, view)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Numbers of rows and texts lead nowhere: the file was changed.
+        raise FolderError(f"{VIEW} does not fit together: {error}") from error
+    write_whole(folder / PAGE, page.encode())
     return folder / PAGE
 
 

@@ -112,6 +112,8 @@ def _capture(spec: Spec) -> _Live:
     try:
         from shardproof.frontends.torch_capture import Example, Step, capture
     except ImportError as error:
+        if (error.name or "").startswith("shardproof"):
+            raise  # our own fault, not that PyTorch is missing
         raise InputError(
             f"PyTorch cannot be imported: {error}",
             where="Spec",

@@ -2,7 +2,8 @@
 
 The fault of a twin is marked where it stands: the line (of any statement) carries the comment
 ``# planted: NAME``. Where the fault is that something is missing, the value that is then wrong
-appears first in another statement; that one carries ``# carries: NAME``. Both are written by the
+appears first in another statement; that one carries ``# carries: NAME`` (a comment alone on its
+line is about the statement below). Both are written by the
 author of the case, from what the program means, not from what the verifier says. A wrong value that
 appears first inside a library has the comment ``# carries in FILE: NAME: CODE`` anywhere in the
 case's file, where FILE ends the path of the library's file and CODE is part of the line.
@@ -119,6 +120,10 @@ def _statements(text: str) -> tuple[range, ...]:
 
 
 def _statement(text: str, line: int) -> range:
+    """The statement on a line; for a comment alone on its line, the one below."""
+    if text.splitlines()[line - 1].lstrip().startswith("#"):
+        below = [r for r in _statements(text) if r.start > line]
+        return min(below, key=lambda r: (r.start, len(r)), default=range(line, line + 1))
     around = [r for r in _statements(text) if line in r]
     return min(around, key=len, default=range(line, line + 1))
 

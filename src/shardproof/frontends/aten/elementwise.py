@@ -82,11 +82,17 @@ def _elu(
     return ctx.scale(ctx.emit("elu", self, alpha=ctx.number(alpha)), scale)
 
 
+SOFTPLUS_THRESHOLD = 20
+"""Above its threshold PyTorch returns x itself; above this one that is a rounding error."""
+
+
 @lowers("aten.softplus.default")
 def _softplus(ctx: LowerContext, self: Value, beta: Any = 1, threshold: Any = 20) -> Value:
-    # Above the threshold PyTorch returns x itself; the difference is a rounding error.
-    y = ctx.emit("softplus", ctx.scale(self, beta))
-    return ctx.scale(y, 1 / Fraction(ctx.number(beta)))  # type: ignore[arg-type]
+    x = ctx.scale(self, beta)
+    y = ctx.scale(ctx.emit("softplus", x), 1 / Fraction(ctx.number(beta)))  # type: ignore[arg-type]
+    if threshold >= SOFTPLUS_THRESHOLD:
+        return y
+    return ctx.where(ctx.compare("gt", x, threshold), self, y)
 
 
 @lowers("aten.log_sigmoid_forward.default")

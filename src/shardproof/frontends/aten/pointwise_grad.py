@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from shardproof.frontends.aten.context import LowerContext, Unsupported
+from shardproof.frontends.aten.elementwise import SOFTPLUS_THRESHOLD
 from shardproof.frontends.aten.registry import lowers
 from shardproof.ir.graph import Value
 
@@ -71,7 +72,10 @@ def _softplus(
     ctx: LowerContext, grad_output: Value, self: Value, beta: Any, threshold: Any
 ) -> Value:
     x = self if beta == 1 else ctx.scale(self, beta)
-    return ctx.emit("softplus_grad", grad_output, x)
+    dx = ctx.emit("softplus_grad", grad_output, x)
+    if threshold >= SOFTPLUS_THRESHOLD:
+        return dx
+    return ctx.where(ctx.compare("gt", x, threshold), grad_output, dx)
 
 
 @lowers("aten.log_sigmoid_backward.default")

@@ -263,7 +263,8 @@ class _Run:
                 self.rec.provenance.phase = "optimizer"
                 self.optimizer.step()
         self._gradients()
-        if self.optimizer is not None:
+        if self.optimizer is not None or step.custom is not None:
+            # A step of the user's may update parameters without an optimizer.
             for name, p in self.parameters.items():
                 self._output(f"new.{name}", p, name)
             for name, key, t in self._state():

@@ -62,7 +62,8 @@ class Provenance:
     def origin(self) -> Origin:
         """The origin of the operator being dispatched; remembered for its gradient."""
         node = torch._C._current_autograd_node()
-        frames, backward = self._user_frames()
+        frames, engine = self._user_frames()
+        backward = engine is not None
         own = self._of_frames(frames)
         if node is None and not backward:
             # The autograd node of this operator, if it makes one, took the last number.
@@ -72,6 +73,9 @@ class Provenance:
         phase = "backward"
         seq = node._sequence_nr() if node is not None else -1
         forward = self._forward.get(seq, NO_ORIGIN)
+        if own is NO_ORIGIN and forward is NO_ORIGIN:
+            # A gradient is added to those of earlier calls: the line is the one that calls.
+            own = self._of_frames(self._outside(engine))
         if own is NO_ORIGIN:
             return replace(forward, phase=phase)
         called = (*own.callers, *_as_callers(forward))[:MAX_CALLERS]
@@ -79,19 +83,25 @@ class Provenance:
 
     # -- frames
 
-    def _user_frames(self) -> tuple[list[FrameType], bool]:
-        """The user's frames, innermost first, and whether the autograd engine runs. A frame
+    def _user_frames(self) -> tuple[list[FrameType], FrameType | None]:
+        """The user's frames, innermost first, and that of the autograd engine if it runs. A frame
         outside the engine's call says nothing of what the engine runs."""
         frame: FrameType | None = sys._getframe(2)
         found: list[FrameType] = []
         while frame is not None:
             code = frame.f_code
             if code.co_name == _ENGINE and code.co_filename.startswith(_TORCH):
-                return found, True
+                return found, frame
             if len(found) <= MAX_CALLERS and self._is_users(code.co_filename):
                 found.append(frame)
             frame = frame.f_back
-        return found, False
+        return found, None
+
+    def _outside(self, frame: FrameType | None) -> list[FrameType]:
+        """The innermost frame of the user's outside ``frame``."""
+        while frame is not None and not self._is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        return [] if frame is None else [frame]
 
     def _is_users(self, path: str) -> bool:
         known = self._known.get(path)
@@ -139,7 +149,8 @@ def is_users(path: str) -> bool:
     inside = os.path.abspath(path)
     ours = inside.startswith((_TORCH, _HERE, _SPEC))
     library = inside.startswith(_STDLIB) and "site-packages" not in inside
-    return not (ours or library or path.startswith("<frozen"))
+    wrapper = os.path.basename(path) == "typing_extensions.py"  # of deprecated functions
+    return not (ours or library or wrapper or path.startswith("<frozen"))
 
 
 def last_users_line(error: BaseException) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import ceil, prod
 
 from shardproof.replay.resize.scales import Dim, Scales, divisor
 
 LIMIT = 20_000
+
+# Settles what the factors known so far determine, adding it to the list; False: a contradiction.
+Equation = Callable[[dict[Dim, Fraction], list[Dim]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,13 @@ class _Search:
         self.s, self.wish, self.steps = scales, wish, 0
         self.products = _reduced_products(scales)
         self.sums = _distinct_sums(scales)
+        self.equations_of: defaultdict[Dim, list[Equation]] = defaultdict(list)
+        for left, right in self.products:
+            for c in {*left, *right}:
+                self.equations_of[c].append(partial(self.by_product, left, right))
+        for whole, parts in self.sums:
+            for c in {c for c, _ in (whole, *parts)}:
+                self.equations_of[c].append(partial(self.by_sum, whole, parts))
         self.classes: dict[Dim, _Class] = {}
         self.fixed: dict[Dim, Fraction] = {}
         pinned = {scales.find(d) for d in scales.pinned}
@@ -124,7 +136,7 @@ class _Search:
         order = sorted(
             (r for r in self.classes if r in tied), key=lambda r: (self.classes[r].smallest, r)
         )
-        found = self.descend(self.propagate(start, {}), order, wants)
+        found = self.descend(self.propagate({}, start), order, wants)
         if found is None:
             raise Unsolved("no sizes satisfy all equations")
         return Solution(self.s, found)
@@ -169,22 +181,20 @@ class _Search:
     def propagate(
         self, known: dict[Dim, Fraction], more: dict[Dim, Fraction]
     ) -> dict[Dim, Fraction] | None:
-        """``known`` and ``more`` with all consequences, or None on a contradiction."""
+        """``known`` with all its consequences and ``more``, and all consequences; None on a
+        contradiction. Only equations of classes that are new are looked at, so that one step of
+        the search costs what it changes and not the whole system."""
         out = {**known, **more}
-        while True:
-            before = len(out)
-            for left, right in self.products:
-                if not self.by_product(out, left, right):
-                    return None
-            for whole, parts in self.sums:
-                if not self.by_sum(out, whole, parts):
-                    return None
-            if len(out) == before:
-                return out
+        fresh = list(more)
+        while fresh:
+            if not all(holds(out, fresh) for holds in self.equations_of[fresh.pop()]):
+                return None
+        return out
 
     def by_product(
-        self, out: dict[Dim, Fraction], left: tuple[Dim, ...], right: tuple[Dim, ...]
-    ) -> bool:
+        self, left: tuple[Dim, ...], right: tuple[Dim, ...], out: dict[Dim, Fraction],
+        fresh: list[Dim],
+    ) -> bool:  # fmt: skip
         unknown = [c for c in left + right if c not in out]
         if len(unknown) > 1:
             return True
@@ -193,11 +203,12 @@ class _Search:
         if not unknown:
             return a == b
         (c,) = unknown
-        return self.settle(out, c, b / a if c in left else a / b)
+        return self.settle(out, fresh, c, b / a if c in left else a / b)
 
     def by_sum(
-        self, out: dict[Dim, Fraction], whole: tuple[Dim, int], parts: tuple[tuple[Dim, int], ...]
-    ) -> bool:
+        self, whole: tuple[Dim, int], parts: tuple[tuple[Dim, int], ...],
+        out: dict[Dim, Fraction], fresh: list[Dim],
+    ) -> bool:  # fmt: skip
         terms = [(c, n) for c, n in parts] + [(whole[0], -whole[1])]
         weight: dict[Dim, int] = {}
         total = Fraction(0)
@@ -212,13 +223,14 @@ class _Search:
         if not weight:
             return total == 0
         ((c, n),) = weight.items()
-        return self.settle(out, c, -total / n)
+        return self.settle(out, fresh, c, -total / n)
 
-    def settle(self, out: dict[Dim, Fraction], c: Dim, factor: Fraction) -> bool:
+    def settle(self, out: dict[Dim, Fraction], fresh: list[Dim], c: Dim, factor: Fraction) -> bool:
         t = factor * self.classes[c].unit
         if t.denominator != 1 or not self.classes[c].low <= t <= self.classes[c].unit:
             return False
         out[c] = factor
+        fresh.append(c)
         return True
 
 
