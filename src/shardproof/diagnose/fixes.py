@@ -124,7 +124,7 @@ class FixSearch:
         for place in places:
             yield from self._change_collective(place)
             yield from self._slice(place)
-            yield from self._as_on_one_rank(place)
+        yield from self._as_on_one_rank(places)
         if self._small:
             graph = self.problem.distributed.graphs[near[0][0]]
             for text, edits, op in proposals(graph, [v for _, v in places]):
@@ -301,21 +301,34 @@ class FixSearch:
             )
             yield Candidate(text, (Set(k, lambda rank: dict(new)),), node.op)
 
-    def _as_on_one_rank(self, place: Place) -> Iterator[Candidate]:
-        """Attributes that differ between ranks (a slice, a factor) as they are on one of them."""
+    def _as_on_one_rank(self, places: list[Place]) -> Iterator[Candidate]:
+        """Attributes that differ between ranks (a slice, a factor) as they are on one of them,
+        each alone and all together."""
+        found = [c for p in places if (c := self._differing_attrs(p)) is not None]
+        for rank in range(len(self.problem.distributed.graphs)):
+            every = []
+            for place, k, node, attrs in found:
+                new = attrs[rank]
+                shown = ", ".join(f"{a}={x}" for a, x in new.items())
+                text = f"use {shown} in %{place[1].name} on every rank{_where(node)}"
+                edit = Set(k, lambda rank, new=new: dict(new))  # type: ignore[misc]
+                yield Candidate(text, (edit,), node.op)
+                every.append((text, edit))
+            if len(every) > 1:
+                yield Candidate("; ".join(t for t, _ in every), tuple(e for _, e in every))
+
+    def _differing_attrs(
+        self, place: Place
+    ) -> tuple[Place, int, Node, list[dict[str, Any]]] | None:
         k, node = self._at(place) or (0, None)
         graphs = self.problem.distributed.graphs
         if node is None or "group" in node.attrs or any(k >= len(g.nodes) for g in graphs):
-            return
+            return None
         same = [g.nodes[k] for g in graphs]
         if any(n.op != node.op or n.attrs.keys() != node.attrs.keys() for n in same):
-            return
-        for rank, other in enumerate(same):
-            new = {a: x for a, x in other.attrs.items() if any(n.attrs[a] != x for n in same)}
-            if new and other.attrs not in [n.attrs for n in same[:rank]]:
-                shown = ", ".join(f"{a}={x}" for a, x in new.items())
-                text = f"use {shown} in %{place[1].name} on every rank{_where(node)}"
-                yield Candidate(text, (Set(k, lambda rank, new=new: dict(new)),), node.op)  # type: ignore[misc]
+            return None
+        names = [a for a, x in node.attrs.items() if any(n.attrs[a] != x for n in same)]
+        return (place, k, node, [{a: n.attrs[a] for a in names} for n in same]) if names else None
 
     def _slice(self, place: Place) -> Iterator[Candidate]:
         """Let every rank take its own part."""
