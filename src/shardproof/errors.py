@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class InputError(Exception):
     """Input that cannot be read, or that does not describe a program.
@@ -18,6 +20,9 @@ class InputError(Exception):
         self.where = where
         self.expected = expected
         self.next_step = next_step
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.where, self.expected, self.next_step)
 
     def __str__(self) -> str:
         return (

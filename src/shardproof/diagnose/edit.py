@@ -27,9 +27,28 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Node ``at`` is left out; its first operand takes the place of its result."""
+    """Node ``at`` is left out; its operand ``keep`` takes the place of its result."""
 
     at: int
+    keep: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rewire:
+    """Other operands of node ``at``: the first results of earlier nodes (or inputs), by position."""
+
+    at: int
+    operands: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """``op`` of the result of node ``at`` and that of an earlier node (or input) ``other``, which
+    takes the place of the first."""
+
+    at: int
+    op: str
+    other: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +59,7 @@ class Set:
     attrs: AttrsOfRank
 
 
-Edit = Insert | Remove | Set
+Edit = Insert | Remove | Set | Rewire | Combine
 
 
 def apply(problem: Problem, edits: Sequence[Edit], op: str) -> Problem | None:
@@ -72,14 +91,23 @@ def _one(g: Graph, e: Edit, rank: int) -> None:
         return
     if isinstance(e, Remove):
         node = g.nodes.pop(e.at)
-        _replace(g, node.outputs[0], node.inputs[0], e.at)
+        _replace(g, node.outputs[0], node.inputs[e.keep], e.at)
         return
-    old = g.nodes[e.at].outputs[0] if e.at >= 0 else g.inputs[-1 - e.at]
-    attrs = e.attrs(rank)
-    new = Value(f"{old.name}.fix", infer_types(e.op, (old.type,), attrs)[0])
+    if isinstance(e, Rewire):
+        g.nodes[e.at].inputs = tuple(value_at(g, k) for k in e.operands)
+        return
+    old = value_at(g, e.at)
+    attrs = e.attrs(rank) if isinstance(e, Insert) else {}
+    operands = (old,) if isinstance(e, Insert) else (old, value_at(g, e.other))
+    new = Value(f"{old.name}.fix", infer_types(e.op, tuple(v.type for v in operands), attrs)[0])
     _replace(g, old, new, e.at + 1)
     origin = g.nodes[e.at].origin if e.at >= 0 else g.nodes[0].origin
-    g.nodes.insert(max(e.at + 1, 0), Node(e.op, (old,), attrs, (new,), origin, new.name))
+    g.nodes.insert(max(e.at + 1, 0), Node(e.op, operands, attrs, (new,), origin, new.name))
+
+
+def value_at(g: Graph, position: int) -> Value:
+    """The first result of a node, or an input (negative positions)."""
+    return g.nodes[position].outputs[0] if position >= 0 else g.inputs[-1 - position]
 
 
 def _replace(g: Graph, old: Value, new: Value, start: int) -> None:
@@ -108,4 +136,7 @@ def group_attrs(mesh: Mesh, axis: str, spmd: bool) -> AttrsOfRank:
     return attrs
 
 
-__all__ = ["Edit", "Insert", "Remove", "Set", "TensorType", "apply", "group_attrs"]
+__all__ = [
+    "Combine", "Edit", "Insert", "Remove", "Rewire", "Set", "TensorType", "apply", "group_attrs",
+    "value_at",
+]  # fmt: skip

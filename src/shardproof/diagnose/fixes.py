@@ -17,6 +17,7 @@ from typing import Any
 from shardproof.diagnose.classify import Cause, ratio_of
 from shardproof.diagnose.edit import Edit, Insert, Remove, Set, apply, group_attrs
 from shardproof.diagnose.facts import FACTOR, Facts
+from shardproof.diagnose.rewire import proposals
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.run import Inference
@@ -26,10 +27,11 @@ from shardproof.replay.search import SMALL, differing_as_given, elements
 from shardproof.report.diagnostic import Finding
 from shardproof.spec.problem import Problem
 
-MAX_CANDIDATES = 60
+MAX_CANDIDATES = 240
 # Of a problem that is too large for a run at its own sizes, every candidate costs an inference.
 MAX_INFERENCES = 16
 MAX_UPSTREAM = 24
+MAX_DOWNSTREAM = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class FixSearch:
         yield from self._attributes(site, cause)
         for place in dict.fromkeys(near):
             yield from self._slice(place)
-        if finding.code == "SP118":
+        if finding.code in ("SP110", "SP118"):
             yield from self._share(site)
         yield from self._scale_outputs(finding)
         yield from self._behind(near)
@@ -113,12 +115,20 @@ class FixSearch:
     def _behind(self, near: list[Place]) -> Iterator[Candidate]:
         """Reductions and changed collectives further back; where a value is a part of a sum, the
         whole sum may have been meant long before anything went wrong."""
-        places = self._upstream(near)
+        places = [*self._upstream(near), *self._downstream(near[0])]
         parts = [p for p in places if self._is_part(p)]
         for place in (*parts, *(p for p in places if p not in parts)):
             yield from self._reduce(place, "sum")
+        for place in parts:
+            yield from self._reduce(place, "avg")
         for place in places:
             yield from self._change_collective(place)
+            yield from self._slice(place)
+        yield from self._as_on_one_rank(places)
+        if self._small:
+            graph = self.problem.distributed.graphs[near[0][0]]
+            for text, edits, op in proposals(graph, [v for _, v in places]):
+                yield Candidate(text, edits, op)
 
     def _upstream(self, starts: list[Place]) -> list[Place]:
         """Real values that the given ones depend on, nearest first."""
@@ -131,6 +141,18 @@ class FixSearch:
                     seen[p] = None
                     todo.append(p)
         return list(seen)
+
+    def _downstream(self, start: Place) -> list[Place]:
+        """Real values that depend on the given one, nearest first: what is wrong early may be
+        put right late, as gradients are by a reduction."""
+        rank, reached = start[0], {start[1]}
+        out: list[Place] = []
+        for node in self.problem.distributed.graphs[rank].nodes:
+            if node.outputs and reached & set(node.inputs):
+                reached.update(node.outputs)
+                if is_float(node.outputs[0].dtype):
+                    out.append((rank, node.outputs[0]))
+        return out[:MAX_DOWNSTREAM]
 
     def _is_part(self, place: Place) -> bool:
         v = self.tracer.meaning(place)
@@ -278,6 +300,35 @@ class FixSearch:
                 f"use {shown} in %{site.value.name}, as the sequential program does{_where(node)}"
             )
             yield Candidate(text, (Set(k, lambda rank: dict(new)),), node.op)
+
+    def _as_on_one_rank(self, places: list[Place]) -> Iterator[Candidate]:
+        """Attributes that differ between ranks (a slice, a factor) as they are on one of them,
+        each alone and all together."""
+        found = [c for p in places if (c := self._differing_attrs(p)) is not None]
+        for rank in range(len(self.problem.distributed.graphs)):
+            every = []
+            for place, k, node, attrs in found:
+                new = attrs[rank]
+                shown = ", ".join(f"{a}={x}" for a, x in new.items())
+                text = f"use {shown} in %{place[1].name} on every rank{_where(node)}"
+                edit = Set(k, lambda rank, new=new: dict(new))  # type: ignore[misc]
+                yield Candidate(text, (edit,), node.op)
+                every.append((text, edit))
+            if len(every) > 1:
+                yield Candidate("; ".join(t for t, _ in every), tuple(e for _, e in every))
+
+    def _differing_attrs(
+        self, place: Place
+    ) -> tuple[Place, int, Node, list[dict[str, Any]]] | None:
+        k, node = self._at(place) or (0, None)
+        graphs = self.problem.distributed.graphs
+        if node is None or "group" in node.attrs or any(k >= len(g.nodes) for g in graphs):
+            return None
+        same = [g.nodes[k] for g in graphs]
+        if any(n.op != node.op or n.attrs.keys() != node.attrs.keys() for n in same):
+            return None
+        names = [a for a, x in node.attrs.items() if any(n.attrs[a] != x for n in same)]
+        return (place, k, node, [{a: n.attrs[a] for a in names} for n in same]) if names else None
 
     def _slice(self, place: Place) -> Iterator[Candidate]:
         """Let every rank take its own part."""

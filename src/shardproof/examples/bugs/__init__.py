@@ -17,6 +17,14 @@ FAMILIES = (
     "wrong_backward",
     "partial_forward",
     "loss_scale",
+    "local_statistics",
+    "global_norms",
+    "expert_scale",
+    "positions",
+    "layouts",
+    "accumulation",
+    "updates",
+    "paper",
 )
 
 

@@ -205,10 +205,10 @@ def smoothed_branch(bug: str) -> Spec:
             loss = losses(x, a, y, m) / m.sum()
             loss.backward()
             return loss
-        total = torch.zeros(())
+        total, items = torch.zeros(()), m.sum()
         for k in (0, 1):
             xs, ys, ms = (t.chunk(2)[k] for t in (x, y, m))
-            count = ms.sum() if bug == "B052" else m.sum()
+            count = ms.sum() if bug == "B052" else items
             loss = losses(xs, a, ys, ms) / count  # planted: B052
             loss.backward()
             total = total + loss.detach()
@@ -227,7 +227,8 @@ def context_factor(bug: str) -> Spec:
     def after(v: Any) -> None:
         dist.all_reduce(v["a"].grad)  # carries: B053, B059
         if bug != "B059":
-            v["a"].grad.div_(p.summed(v["m"].sum()))  # planted: B059
+            count = p.summed(v["m"].sum())  # planted: B059
+            v["a"].grad.div_(count)  # carries: B053
 
     return p.spec(whole, distributed, Mesh(cp=2), data({"cp": Shard(0)}), after=after,
                   outputs=p.OWN_LOSS)  # fmt: skip

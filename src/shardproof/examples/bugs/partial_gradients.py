@@ -109,7 +109,7 @@ def one_key_head(bug: str) -> Spec:
 
     def attend(q: Any, k: Any, heads: int) -> Any:
         q = q.view(-1, heads, 4).transpose(0, 1)
-        return torch.softmax(q @ k.T, -1) @ k
+        return torch.softmax(q @ k.T, -1) @ k  # carries: B007
 
     def sequential(x: Any, wq: Any, wk: Any, bk: Any, c: Any) -> Any:
         return (attend(x @ wq, x @ wk + bk, 4) * c).sum()
