@@ -1,9 +1,14 @@
-"""Bugs of distributed training that were reported in public, as small programs.
+"""Bugs of distributed training that were reported in public, as small PyTorch programs.
 
-    shardproof check "shardproof.examples.bugs.run:spec" ...
+One module a family; each has a list BUGS. A bug is a function of a fault's name: with "" it makes
+the Spec of the right program, with the name (mostly the id) that of the faulty one. The faulty line
+carries ``# planted: NAME``. ``python benchmarks/bugs.py`` checks all; docs/bugs.md is about them.
 
-One module a family; each has a list BUGS. Every bug has the sequential program, the right
-distributed one and the faulty one; the fault's line is marked.
+    from shardproof.examples.bugs import all_bugs
+
+    bug = all_bugs()["B001"]
+    bug.make("").check().status        # refines
+    bug.make("B001").check().status    # refuted
 """
 
 from __future__ import annotations
