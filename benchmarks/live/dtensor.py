@@ -160,6 +160,7 @@ def by_hand(bug: str) -> Callable[..., Any]:
                     part, grad = p.to_local(), grad.to_local()
                 if bug == "norms updated again" and "norm" in name and isinstance(p, DTensor):
                     part.sub_(0.1 * grad)  # planted: norms updated again
+                # carries: norms updated again
                 part.sub_(0.1 * grad)  # planted: norms of one rank
         return loss
 
