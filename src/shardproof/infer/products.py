@@ -294,7 +294,16 @@ class Products(Simplifier):
         named = self.name(replace(inst, operands=_operands(parts), commutative=_may_swap(parts)))
         if inst.fn == "prod" and any(t.atom in self.table.complete for t, _, _ in parts):
             self._note_product(named.atom)
+        elif inst.fn == "prod" and _repeats(parts):
+            self._note_power(named.atom)
         return _carry(named, parts)
+
+    def _note_power(self, atom: int) -> None:
+        """What a part of a value times that value is once the parts have joined: a power."""
+        d = self.table.definition(atom)
+        if d is not None and self.table.is_foreign(atom) and atom not in self.table.complete:
+            factors = [(op[0][0], exponent(op[0][1])) for op in d.operands]
+            self._note_guarded(atom, d, factors)
 
     def _note_product(self, atom: int) -> None:
         """What a product is, complete, where some of its factors are known when complete."""
@@ -346,6 +355,11 @@ def _places(factors: list[Factor]) -> list[Part]:
         parts.append((t._replace(restr=()) if e == 1 else t, e, carried))
     parts.sort(key=lambda p: (p[0].atom, str(p[1]), str(p[0].restr), str(p[2]), str(p[0].off)))
     return parts
+
+
+def _repeats(parts: list[Part]) -> bool:
+    """Whether two factors are one value but for the partial sums that they carry."""
+    return len({t for t, _, _ in parts}) < len(parts)
 
 
 def _operands(parts: list[Part]) -> tuple[Lin, ...]:
