@@ -1,6 +1,7 @@
 """Differential fuzzing: random programs, random correct distributions of them, random mutants.
 
     python benchmarks/fuzz.py --programs N --mutants M --seed S --json FILE [--seconds T]
+    python benchmarks/fuzz.py --summary FILE ...
 
 The generator (:mod:`shardproof.testing.fuzz`) shares no code with inference; whether a program is
 right is for a replay on random inputs to say. The programs of a run are the seeds S, S + 1, ...
@@ -320,8 +321,14 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=5, help="mutants of each program")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--json", default="", help="append results here, one chunk a line")
+    parser.add_argument("--summary", nargs="+", help="print what these files hold, and run nothing")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
-    total = run(parser.parse_args())
+    args = parser.parse_args()
+    total = Counts()
+    for path in args.summary or ():
+        total.add(read(path)[0])
+    if not args.summary:
+        total = run(args)
     print(summary(total))
     return 1 if total.wrong else 0
 
