@@ -12,6 +12,8 @@ from math import ceil, prod
 from shardproof.replay.resize.scales import Dim, Scales, divisor
 
 LIMIT = 20_000
+# Factors that are settled as consequences before the search gives up: a step may settle hundreds.
+MAX_SETTLED = 100_000
 
 # Settles what the factors known so far determine, adding it to the list; False: a contradiction.
 Equation = Callable[[dict[Dim, Fraction], list[Dim]], bool]
@@ -90,7 +92,7 @@ def solve(scales: Scales, wish: Wish | None = None) -> Solution:
 
 class _Search:
     def __init__(self, scales: Scales, wish: Wish) -> None:
-        self.s, self.wish, self.steps = scales, wish, 0
+        self.s, self.wish, self.steps, self.settled = scales, wish, 0, 0
         self.products = _reduced_products(scales)
         self.sums = _distinct_sums(scales)
         self.equations_of: defaultdict[Dim, list[Equation]] = defaultdict(list)
@@ -160,8 +162,8 @@ class _Search:
                 stack.pop()
                 continue
             self.steps += 1
-            if self.steps > LIMIT:
-                raise Unsolved(f"no sizes after {LIMIT} steps")
+            if self.steps > LIMIT or self.settled > MAX_SETTLED:
+                raise Unsolved(f"no sizes after {self.steps} steps")
             more = self.propagate(known, nxt)
             if more is not None:
                 stack.append((more, self.branches(more, order, wants)))
@@ -230,6 +232,7 @@ class _Search:
         if t.denominator != 1 or not self.classes[c].low <= t <= self.classes[c].unit:
             return False
         out[c] = factor
+        self.settled += 1
         fresh.append(c)
         return True
 
