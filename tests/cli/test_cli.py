@@ -16,6 +16,7 @@ TARGETS = HERE / "targets.py"
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "TERM": "xterm"}
+    environment.pop("GITHUB_ACTIONS", None)
     return subprocess.run(
         [sys.executable, "-m", "shardproof", *arguments],
         capture_output=True, text=True, check=False, cwd=cwd, env=environment, timeout=60,

@@ -52,7 +52,6 @@ def _driver(codes: list[str]) -> Json:
     return {
         "name": "Shardproof",
         "semanticVersion": __version__,
-        "informationUri": "https://pypi.org/project/shardproof/",
         "rules": [_rule(lookup(code)) for code in codes],
     }
 
