@@ -106,8 +106,18 @@ def _one(g: Graph, e: Edit, rank: int) -> None:
 
 
 def value_at(g: Graph, position: int) -> Value:
-    """The first result of a node, or an input (negative positions)."""
-    return g.nodes[position].outputs[0] if position >= 0 else g.inputs[-1 - position]
+    """The first result of a node, or an input (negative positions).
+
+    Raises:
+        ShapeError: this rank's program has none there; it may be another than the one edited.
+    """
+    found: Sequence[Value] = g.inputs
+    index = -1 - position
+    if position >= 0:
+        found, index = (g.nodes[position].outputs if position < len(g.nodes) else ()), 0
+    if index >= len(found):
+        raise ShapeError(f"no value at {position}")
+    return found[index]
 
 
 def _replace(g: Graph, old: Value, new: Value, start: int) -> None:
