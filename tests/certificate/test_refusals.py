@@ -210,7 +210,7 @@ REGIONS: list[tuple[str, Callable[[], Any]]] = [
     ("depends on the rank", lambda: BOX.parts(Split(7, 1))),
     ("cut outside its range", lambda: BOX.parts(Split(8, 5))),
     ("cut outside its range", lambda: BOX.parts(Split(8, -1))),
-    ("does not split into digits", lambda: digits(BOX, (0, ((8, 3),)), [4, 4])),
+    ("does not split into digits", lambda: digits(BOX, (0, ((9, 3),)), [4, 4])),
     ("no piece of the operand covers", lambda: find_cell(BOX, [const(5)], [((0,), (4,))])),
     ("cover the integers in order", lambda: pw.well_formed([Piece(None, 2, 1, 0), END])),
     ("cover the integers in order", lambda: pw.well_formed([END])),
