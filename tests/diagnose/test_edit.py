@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardproof import Mesh, Replicate
+from shardproof import Mesh, Output, Replicate
 from shardproof.diagnose.edit import Rewire, apply, value_at
 from shardproof.ir.text import parse_graph
 from shardproof.ops.base import ShapeError, infer_types
@@ -48,3 +48,19 @@ def test_an_edit_that_does_not_fit_every_rank_is_no_candidate() -> None:
     ).resolve()
     assert apply(problem, [Rewire(2, (1,))], "neg") is None
     assert apply(problem, [Rewire(2, (0,))], "neg") is not None
+
+
+def test_an_output_that_one_rank_returns() -> None:
+    first = "graph a\nrank 0\nmesh pp=2\n%x = input f32[2]\n%z = neg(%x)\nreturn %z\n"
+    second = first.replace("rank 0", "rank 1").replace(
+        "return %z", "%e = exp(%x)\n%y = scale(%e) {by=2/1}\nreturn %z, %y"
+    )
+    verdict = Spec.from_graphs(
+        sequential="graph s\n%x = input f32[2]\n%z = neg(%x)\n%y = exp(%x)\nreturn %z, %y\n",
+        distributed=[first, second],
+        mesh=Mesh(pp=2),
+        inputs={"*": Replicate()},
+        outputs={"z": Replicate(), "y": Output(placement=Replicate(), ranks=(1,))},
+    ).check()
+    assert verdict.status == "refuted"
+    assert [o.status for o in verdict.outputs] == ["proved", "refuted"]
