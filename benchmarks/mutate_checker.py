@@ -263,7 +263,7 @@ def _tests() -> str:
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     files = [str(ROOT / "tests" / "certificate" / f) for f in TESTS]
-    plain = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:timeout"]
+    plain = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
     code = pytest.main([*plain, "-o", "addopts=--import-mode=importlib", *files])
     return f"tests: {code}" if code else ""
 

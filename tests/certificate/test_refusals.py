@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.certificate.corpus import as_data, certificate
+from tests.certificate.corpus import PROBLEMS, as_data, certificate, inferred
+from tests.support.problems import Rank, even, sharded
 from tests.support.programs import builder
 
 from shardproof.certificate import pieces as pw
@@ -28,18 +29,22 @@ from shardproof.certificate.claims import (
 )
 from shardproof.certificate.communication import concrete, exact_part, reduction
 from shardproof.certificate.copies import match, outside
+from shardproof.certificate.document import MeaningRow
 from shardproof.certificate.exact import NotChecked, const, variable
 from shardproof.certificate.guards import confined
 from shardproof.certificate.outputs import _all_ranks, _covers, _image
 from shardproof.certificate.products import AtLeast, Equal, Product, Read
-from shardproof.certificate.reading import check_file
+from shardproof.certificate.reading import check_file, check_proof
 from shardproof.certificate.region import Region, Split, digits, find_cell
 from shardproof.certificate.rules import Moved, Source, added, label_sizes, number, sliced
 from shardproof.certificate.schedule import Walk, waits
+from shardproof.certificate.write import proof_of
+from shardproof.infer.run import infer
 from shardproof.ir.builder import Builder
-from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType
+from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType, Value
 from shardproof.ir.sizes import rank_symbol, symbol
 from shardproof.ops import base as alg
+from shardproof.spec.problem import Problem
 
 N = symbol("N")
 EMPTY = Region({}, ())
@@ -210,7 +215,7 @@ REGIONS: list[tuple[str, Callable[[], Any]]] = [
     ("depends on the rank", lambda: BOX.parts(Split(7, 1))),
     ("cut outside its range", lambda: BOX.parts(Split(8, 5))),
     ("cut outside its range", lambda: BOX.parts(Split(8, -1))),
-    ("does not split into digits", lambda: digits(BOX, (0, ((8, 3),)), [4, 4])),
+    ("does not split into digits", lambda: digits(BOX, (0, ((9, 3),)), [4, 4])),
     ("no piece of the operand covers", lambda: find_cell(BOX, [const(5)], [((0,), (4,))])),
     ("cover the integers in order", lambda: pw.well_formed([Piece(None, 2, 1, 0), END])),
     ("cover the integers in order", lambda: pw.well_formed([END])),
@@ -243,6 +248,45 @@ def test_covers() -> None:
     assert not _covers({((0, 2),), ((3, 4),)}, ((0, 4),))
     assert not _covers({((0, 2),), ((2, 3),)}, ((0, 4),))
     assert _covers({((0, 3),), ((2, 4),)}, ((0, 4),))
+
+
+# ------------------------------------------------------------------ sums of products
+
+HALF = Term.of(3, (), (), ((SUM, 0, 2),))
+PRODUCTS = [
+    *ATOMS,
+    atom("prod", HALF, n_free=0, axes=0),
+    Atom("p", "prod", (), (((Term.of(3, (), (), ()), 2),),), (), (), 0, ()),
+]
+PLACE = Read(2, (const(0),))
+
+
+def zero(*factors: Any) -> bool:
+    return Algebra(PRODUCTS).zero([(Product((), factors), 1)], EMPTY)
+
+
+def of_part(k: int) -> Read:
+    return Read(k, (), ((("in", k, 0, SUM), 1, 3),))
+
+
+SUMS: list[tuple[str, Callable[[], Any]]] = [
+    ("operand that has one already", lambda: zero((of_part(4), 1))),
+    ("part of a sum under a power", lambda: zero((of_part(5), 1))),
+    ("division by a condition", lambda: zero((AtLeast(PLACE, 3), -1))),
+    ("division by a condition", lambda: zero((AtLeast(PLACE, 3), 1), (AtLeast(PLACE, 3), -1))),
+    ("does not divide by", lambda: zero((PLACE, 1), (PLACE, -1))),
+    ("power that is too large", lambda: Algebra(PRODUCTS).raised(2, 65)),
+    ("power that is too large", lambda: Algebra(PRODUCTS).raised(2, -65)),
+    ("division by zero", lambda: Algebra(PRODUCTS).raised(0, -1)),
+]  # fmt: skip
+
+
+def test_a_quotient_of_what_the_program_divides_by() -> None:
+    at = Algebra(PRODUCTS)
+    at.divides(2)
+    one = Product((), ((PLACE, 1), (PLACE, -1)))
+    assert at.equal([(one, 1)], [(Product((), ()), 1)], EMPTY)
+    assert list(at.assumed) == ["x is nowhere zero (the program divides by it)"]
 
 
 # ------------------------------------------------------------------ collectives
@@ -365,15 +409,19 @@ def test_guards_of_one_tensor() -> None:
 # ------------------------------------------------------------------ the whole
 
 
-def edited(name: str, edit: Callable[[Any], None]) -> Callable[[], Any]:
+def edited(name: str, edit: Callable[[Any], None], **how: bool) -> Callable[[], Any]:
     def run() -> None:
-        data: Any = as_data(certificate(name))
+        data: Any = as_data(certificate(name, **how))
         edit(data)
         problem = check_file(msgspec.json.encode(data))[0].problem
         if problem:
             raise NotChecked(problem)
 
     return run
+
+
+def by_rank(name: str, edit: Callable[[Any], None]) -> Callable[[], Any]:
+    return edited(name, edit, symbolic_ranks=False)
 
 
 def claim(data: Any, value: int, change: Callable[[list[Any]], list[Any]]) -> None:
@@ -396,9 +444,23 @@ def unnamed(data: Any) -> None:
             row[1:] = [[None] * len(row[1]), [], []]
 
 
+def fewer_ranks(data: Any) -> None:
+    for key in ("graphs", "relation"):
+        data[key].pop()
+    data["obligations"][0]["expected"].pop()
+    data["proof"]["distributed"].pop()
+
+
+def view_of_a_view(data: Any) -> None:
+    on_itself(data, [[None, None, 1, 0]])
+    on_itself(data, [[None, None, 1, 0]])
+
+
 WHOLE: list[tuple[str, Callable[[], Any]]] = [
     ("nothing to prove", edited("uneven mlp", lambda d: d["obligations"].clear())),
     ("without its base, or its function", edited("lookup", lambda d: on_itself(d, []))),
+    ("integer view of an integer view", edited("lookup", view_of_a_view)),
+    ("not as many graphs as ranks", by_rank("uneven mlp", fewer_ranks)),
     ("integer view of an input", edited("lookup", lambda d: on_itself(d, [[None, None, 1, 0]]))),
     ("not a certificate of version", edited("mlp", lambda d: d.update(version=7))),
     ("not a certificate of version", edited("mlp", lambda d: d.update(kind="x"))),
@@ -417,7 +479,7 @@ WHOLE: list[tuple[str, Callable[[], Any]]] = [
 
 @pytest.mark.parametrize(
     ("message", "refused"),
-    [*FORM, *COPIES, *REGIONS, *COLLECTIVES, *SCHEDULES, *WHOLE],
+    [*FORM, *COPIES, *REGIONS, *SUMS, *COLLECTIVES, *SCHEDULES, *WHOLE],
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_it_is_refused(message: str, refused: Callable[[], Any]) -> None:
@@ -427,3 +489,50 @@ def test_it_is_refused(message: str, refused: Callable[[], Any]) -> None:
 
 def test_what_is_not_refused() -> None:
     assert [s.shape for s in (sliced(source(4), 0, 1, 2), added([source(4)], [1]))] == [(2,), (4,)]
+
+
+# ------------------------------------------------------------------ undefined contents
+
+
+def noise(reduced: bool) -> Problem:
+    """The input plus undefined contents minus themselves."""
+
+    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("shift", v["x"], by=0)}
+
+    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
+        e = b.emit("undefined", shape=(2,), dtype="f32")
+        d = b.emit("sub", e, e)
+        d = rank.reduce(b, e) if reduced else d
+        return {"y": b.emit("add", v["x"], d)}
+
+    return sharded("noise", even(2, 1), {"x": ("f32", (2,), None)}, sequential, ranks, {"y": None})
+
+
+@pytest.mark.parametrize(
+    ("reduced", "message"), [(False, "undefined contents that cancel"), (True, "undefined")]
+)
+def test_undefined_contents_do_not_cancel(reduced: bool, message: str) -> None:
+    """Claims that the noise is zero and that the output is the input."""
+    problem = noise(reduced)
+    inf = infer(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    zero = len(proof.meanings)
+    proof.meanings.append(MeaningRow([[2]], [([0], [2], [])]))
+    for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
+        names = [v.name for v in graph.values()]
+        row[names.index("all_reduce" if reduced else "sub")] = zero
+        row[names.index("add")] = proof.sequential[-1]
+    found = check_proof(problem, inf.problem, proof, {}, [])
+    assert message in found.problem
+
+
+def test_types_are_worked_out_again() -> None:
+    """A graph that no reader has checked."""
+    problem = PROBLEMS["uneven mlp"]()
+    inf = inferred(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    assert check_proof(problem, inf.problem, proof, {}, []).agrees
+    last = problem.distributed.graphs[0].nodes[-1].outputs[0]
+    last.type = TensorType("i64", last.shape)
+    assert "graph" in check_proof(problem, inf.problem, proof, {}, []).problem

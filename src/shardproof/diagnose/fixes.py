@@ -21,7 +21,7 @@ from shardproof.diagnose.rewire import proposals
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.run import Inference
-from shardproof.ir.graph import Node, is_float
+from shardproof.ir.graph import Graph, Node, Value, is_float
 from shardproof.replay.instantiate import is_concrete
 from shardproof.replay.resize import Resized, keep_sizes
 from shardproof.replay.search import SMALL, differing_as_given, elements
@@ -200,7 +200,7 @@ class FixSearch:
                 return
         edits = []
         for name, ratio in ratios.items():
-            value = graph.output(name)
+            value = _returned(graph, name)
             at = self._at((0, value)) if value is not None else None
             if at is None:
                 return
@@ -241,9 +241,7 @@ class FixSearch:
         names = [
             o.dist_output for o in self.problem.obligations if o.seq_output in finding.affected
         ]
-        places = [
-            (0, v) for n in names if n in graph.output_names and (v := graph.output(n)) is not None
-        ]
+        places = [(0, v) for n in names if (v := _returned(graph, n)) is not None]
         found = [self._at(p) for p in places]
         positions = [f[0] for f in found if f is not None]
         if len(positions) != len(places):
@@ -259,7 +257,8 @@ class FixSearch:
             return
         same: list[tuple[int, Node]] = []
         for j in self.inf.judged:
-            value = self.problem.distributed.graphs[j.graph].output(j.obligation.dist_output)
+            graph = self.problem.distributed.graphs[j.graph]
+            value = _returned(graph, j.obligation.dist_output)
             if j.holds or j.graph != site.rank or value is None:
                 continue
             if j.obligation.seq_output not in finding.affected or j.found is None:
@@ -363,6 +362,11 @@ class FixSearch:
 
             text = f"let %{place[1].name} take this rank's {width} along {axis}{_where(node)}"
             yield Candidate(text, (Set(k, own),), node.op)
+
+
+def _returned(graph: Graph, name: str) -> Value | None:
+    """The output of that name; None where this rank does not return it."""
+    return graph.output(name) if name in graph.output_names else None
 
 
 def _where(node: Node | None) -> str:
