@@ -128,11 +128,18 @@ def _replace(g: Graph, old: Value, new: Value, start: int) -> None:
 
 
 def _retype(g: Graph) -> None:
-    """Check every node; an edit must not change the type of a later value."""
+    """Check every node: an edit must not change the type of a later value, nor read one that is
+    not there yet, or not any more."""
+    made = set(g.inputs)
     for n in g.nodes:
+        if not made.issuperset(n.inputs):
+            raise ShapeError(f"{n.op} reads a value that nothing has made")
+        made.update(n.outputs)
         types = infer_types(n.op, tuple(v.type for v in n.inputs), n.attrs)
         if tuple(types) != tuple(v.type for v in n.outputs):
             raise ShapeError(f"{n.op} has another type after the edit")
+    if not made.issuperset(v for v in g.outputs if v is not None):
+        raise ShapeError("an output that nothing has made")
 
 
 def group_attrs(mesh: Mesh, axis: str, spmd: bool) -> AttrsOfRank:

@@ -23,11 +23,15 @@ from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.run import Inference
 from shardproof.ir.graph import Graph, Node, Value, is_float
 from shardproof.replay.instantiate import is_concrete
+from shardproof.replay.resize import Resized, keep_sizes
 from shardproof.replay.search import SMALL, differing_as_given, elements
 from shardproof.report.diagnostic import Finding
 from shardproof.spec.problem import Problem
 
 MAX_CANDIDATES = 240
+MIN_CANDIDATES = 24
+# Operators of all ranks that are run for the candidates of one finding.
+MAX_RUN = 120_000
 # Of a problem that is too large for a run at its own sizes, every candidate costs an inference.
 MAX_INFERENCES = 16
 MAX_UPSTREAM = 24
@@ -55,12 +59,13 @@ class FixSearch:
         self.axes = [a for a, n in self.mesh.axes if n != 1]
         self.spmd = self.problem.distributed.spmd
         self._small = is_concrete(self.problem) and elements(self.problem) <= SMALL
+        self._analysed: Resized | None = None
         self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
     def search(self, finding: Finding, site: Site, cause: Cause) -> Candidate | None:
         """Try candidates in order; the first that is proved is written into the finding."""
         tried: set[str] = set()
-        most = MAX_CANDIDATES if self._small else MAX_INFERENCES
+        most = self._most_runs() if self._small else MAX_INFERENCES
         for c in self._candidates(finding, site, cause):
             if c.text in tried:
                 continue
@@ -74,7 +79,7 @@ class FixSearch:
 
     def _proved(self, c: Candidate, affected: set[str]) -> bool:
         edited = apply(self.problem, c.edits, c.op)
-        if edited is None or differing_as_given(edited, self.fixed) & affected:
+        if edited is None or self._still_differs(edited, affected):
             return False
         result = self.inf.again(edited, self.fixed)
         if result.schedule.errors:
@@ -82,6 +87,17 @@ class FixSearch:
         still = {j.obligation.seq_output for j in result.judged if not j.holds}
         before = {name for name, _ in self._open}
         return not (still & affected) and still <= before
+
+    def _most_runs(self) -> int:
+        nodes = sum(len(g.nodes) for g in self.problem.distributed.graphs)
+        return max(MIN_CANDIDATES, min(MAX_CANDIDATES, MAX_RUN // max(nodes, 1)))
+
+    def _still_differs(self, edited: Problem, affected: set[str]) -> bool:
+        if not self._small:
+            return False
+        if self._analysed is None:
+            self._analysed = keep_sizes(self.problem)
+        return bool(differing_as_given(edited, self.fixed, self._analysed) & affected)
 
     # ---- candidates
 
