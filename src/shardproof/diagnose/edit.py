@@ -35,7 +35,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Rewire:
-    """Other operands of node ``at``: the first results of earlier nodes (or inputs), by position."""
+    """Other operands of node ``at``: the first results of earlier nodes, or inputs, by place."""
 
     at: int
     operands: tuple[int, ...]
