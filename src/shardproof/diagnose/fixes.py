@@ -102,7 +102,7 @@ class FixSearch:
     # ---- candidates
 
     def _candidates(self, finding: Finding, site: Site, cause: Cause) -> Iterator[Candidate]:
-        if finding.code == "SP121" and len(finding.affected) > 1:
+        if cause.kind == "SP121" and len(finding.affected) > 1:
             yield from self._reduce_outputs(finding)
         start = cause.wrong or (site.rank, site.value)
         way = self.tracer.carriers(start)
@@ -115,15 +115,15 @@ class FixSearch:
         ]
         for place in dict.fromkeys(near):
             yield from self._change_collective(place)
-        if finding.code in ("SP110", "SP118", "SP121", "SP116"):
+        if cause.kind in ("SP110", "SP118", "SP121", "SP116"):
             for place in dict.fromkeys((way[-1], start, *way)):
-                yield from self._reduce(place, "max" if finding.code == "SP116" else "sum")
+                yield from self._reduce(place, "max" if cause.kind == "SP116" else "sum")
         if site.oddity is not None and site.oddity.kind == FACTOR:
             yield from self._factor(finding, site)
         yield from self._attributes(site, cause)
         for place in dict.fromkeys(near):
             yield from self._slice(place)
-        if finding.code in ("SP110", "SP118"):
+        if cause.kind in ("SP110", "SP118"):
             yield from self._share(site)
         yield from self._scale_outputs(finding)
         yield from self._behind(near)
