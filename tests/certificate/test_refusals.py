@@ -536,3 +536,51 @@ def test_types_are_worked_out_again() -> None:
     last = problem.distributed.graphs[0].nodes[-1].outputs[0]
     last.type = TensorType("i64", last.shape)
     assert "graph" in check_proof(problem, inf.problem, proof, {}, []).problem
+
+
+# ------------------------------------------------------------------ what is not explained
+
+
+def unexplained() -> Problem:
+    """An operator that nothing is known of, on both sides."""
+
+    def run(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("opaque", v["x"], target="f", shape=(2,), dtype="f32")}
+
+    inputs: Any = {"x": ("f32", (2,), None)}
+    return sharded(
+        "unexplained", even(2, 1), inputs, run, lambda b, v, rank: run(b, v), {"y": None}
+    )
+
+
+def test_two_calls_of_an_unknown_operator_may_differ() -> None:
+    problem = unexplained()
+    inf = infer(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    for row in proof.distributed:
+        row[-1] = proof.sequential[-1]
+    assert "the rule Opaque" in check_proof(problem, inf.problem, proof, {}, []).problem
+
+
+def test_a_result_that_is_not_the_definition() -> None:
+    data: Any = as_data(certificate("fused cross entropy", symbolic_ranks=False))
+    proof = data["proof"]
+    graph, node, _ = proof["opened"][0]
+    assert graph == 0
+    row = proof["sequential"]
+    row[2 + node] = row[0]
+    problem = check_file(msgspec.json.encode(data))[0].problem
+    assert "not that of the definition" in problem
+
+
+def test_an_input_that_no_relation_gives() -> None:
+    problem = PROBLEMS["uneven mlp"]()
+    inf = inferred(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    relation = problem.relation[0]
+    name = relation.output_names.pop()
+    relation.outputs.pop()
+    names = [v.name for v in problem.distributed.graphs[0].inputs]
+    proof.distributed[0][names.index(name)] = proof.sequential[0]
+    found = check_proof(problem, inf.problem, proof, {}, [])
+    assert "not that it is an unknown" in found.problem
