@@ -7,6 +7,7 @@ not be seen there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from shardproof.certificate.claims import (
     well_formed_atom,
 )
 from shardproof.certificate.communication import concrete, exact_part, reduction
-from shardproof.certificate.copies import match, outside
+from shardproof.certificate.copies import Copies, Copy, Table, Template, match, outside
 from shardproof.certificate.document import MeaningRow
 from shardproof.certificate.exact import NotChecked, const, variable
 from shardproof.certificate.guards import confined
@@ -203,6 +204,102 @@ def test_copies_are_matched() -> None:
     match(moved(X), moved(Y), atoms, {})
     assert atoms == {2: 1}
     match(part((SUM, 0, 2)), renamed_part(), {}, {3: 4})
+
+
+# Unknowns 2 and 3 are read from outside, 4 is made of 2 in the layer; 5 and 6 are free names.
+LAYER = [unknown(0), unknown(1), unknown(), unknown(), atom("f", term(2)), unknown(), unknown(2)]
+
+
+def layer(**facts: Any) -> tuple[Copies, Copy]:
+    """A copy that renames 2 to 3 and makes 5 of 4, and what is known when it is checked."""
+    t = Template(0, 0, 1, (4,), (2,), plain=True)
+    c = Copy(t, 1, (facts.pop("new", 5),), atoms={0: 0, 1: 1, 2: 3})
+    algebra = Algebra(list(facts.pop("atoms", LAYER)))
+    for name in ("known", "boolean", "spans"):
+        getattr(algebra, name).update(facts.pop(name, {}))
+    ranks = facts.pop("ranks", {})
+    infinite = facts.pop("infinite", ())
+    run: Any = SimpleNamespace(
+        claims=SimpleNamespace(atoms=algebra.full),
+        algebra=algebra,
+        functions=SimpleNamespace(axes=facts.pop("axes", {})),
+        infinite=SimpleNamespace(reads=lambda a: a in infinite),
+        ranks=SimpleNamespace(symbols_of=lambda a, restr: frozenset(ranks.get(a, ()))),
+        **{"undefined": set(), "owner": {0: 0, 1: 1}, "ready": {0, 1}, "differs": set(),
+           "images": set(), **facts},
+    )  # fmt: skip
+    return Copies(run), c
+
+
+def alike(**facts: Any) -> None:
+    copies, c = layer(**facts)
+    copies._alike(c)
+
+
+def made(a: int = 4, **facts: Any) -> Atom:
+    copies, c = layer(**facts)
+    copies._make(c, a, c.new[0])
+    copies._facts(c)
+    return copies.atoms[c.new[0]]
+
+
+def renaming_what_was_seen() -> None:
+    copies, c = layer()
+    c.atoms[5] = 3
+    copies._alike(c)
+
+
+def unchecked(**how: Any) -> None:
+    copies, c = layer()
+    for name, value in how.items():
+        setattr(c.template if name == "plain" else c, name, value)
+    copies.add(c, [], Table({}))
+
+
+IMAGES: list[tuple[str, Callable[[], Any]]] = [
+    ("not checked on its own", lambda: unchecked(plain=False)),
+    ("not checked on its own", lambda: unchecked(of=layer()[1])),
+    ("with other names", lambda: unchecked(new=())),
+    ("that its layer has looked at|what its layer has looked at", renaming_what_was_seen),
+    ("of a known range", lambda: alike(known={2: (0, 4)})),
+    ("of a known range", lambda: alike(known={2: (0, 4), 3: (0, 5)})),
+    ("of a known range", lambda: alike(spans={2: [END]})),
+    ("renames a condition", lambda: alike(boolean={2})),
+    ("renames infinities", lambda: alike(infinite=(2,))),
+    ("renames infinities", lambda: alike(infinite=(3,))),
+    ("renames undefined contents", lambda: alike(undefined={2})),
+    ("renames undefined contents", lambda: alike(undefined={3})),
+    ("depends on the rank", lambda: alike(ranks={3: "r"})),
+    ("another meaning already", lambda: made(owner={5: "x"})),
+    ("another meaning already", lambda: made(ready={5})),
+    ("another meaning already", lambda: made(images={5})),
+    ("another meaning already", lambda: made(new=99)),
+    ("another meaning already", lambda: made(new=-1)),
+    ("another meaning already", lambda: made(new=4)),
+    ("another meaning already", lambda: made(new=2)),
+    ("read from outside", lambda: made(a=2)),
+    ("read from outside", lambda: made(new=6)),
+    ("defined by later atoms", lambda: made(new=5, atoms=LATER)),
+    ("two declarations", lambda: made(axes={4: "scalar", 5: "other"})),
+]  # fmt: skip
+LATER = [*LAYER[:4], atom("f", term(2), term(5)), unknown(), unknown()]
+
+
+def test_an_image_is_what_its_atom_is() -> None:
+    alike(known={2: (0, 4), 3: (0, 4)}, boolean={2, 3}, undefined={2, 3}, ranks={2: "r", 3: "r"})
+    image = made(axes={4: "scalar"}, differs={4}, undefined={4})
+    assert image.fn == "f"
+    assert image.operands[0][0][0].atom == 3
+
+
+def test_facts_of_images() -> None:
+    copies, c = layer(axes={4: "scalar"}, differs={4}, undefined={4}, owner={4: "x"})
+    copies._make(c, 4, 5)
+    copies._facts(c)
+    run: Any = copies.run
+    assert 5 in run.differs
+    assert 5 in run.undefined
+    assert run.functions.axes[5] == "scalar"
 
 
 # ------------------------------------------------------------------ regions, pieces, sums
@@ -479,7 +576,7 @@ WHOLE: list[tuple[str, Callable[[], Any]]] = [
 
 @pytest.mark.parametrize(
     ("message", "refused"),
-    [*FORM, *COPIES, *REGIONS, *SUMS, *COLLECTIVES, *SCHEDULES, *WHOLE],
+    [*FORM, *COPIES, *IMAGES, *REGIONS, *SUMS, *COLLECTIVES, *SCHEDULES, *WHOLE],
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_it_is_refused(message: str, refused: Callable[[], Any]) -> None:
