@@ -66,12 +66,12 @@ def replay_error(spec: Any) -> float | None:
     return result.worst.error if result.worst is not None else None
 
 
-def check_twin(name: str, make: Any) -> dict[str, Any]:
+def check_twin(name: str, make: Any, *, fixes: bool = False) -> dict[str, Any]:
     """Verdict of a faulty program and what is blamed for it."""
     from shardproof.testing.cases import blame, file_of, marks
 
     start = time.process_time()
-    verdict = make().named(name).check()
+    verdict = make().named(name).check(fixes=fixes)
     fault = marks(file_of(make), name)
     first = verdict.findings[0] if verdict.findings else None
     span = first.primary if first is not None else None
