@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.certificate.corpus import PROBLEMS, as_data, certificate, inferred
-from tests.support.problems import Rank, even, sharded
+from tests.certificate.corpus import as_data, certificate
 from tests.support.programs import builder
 
 from shardproof.certificate import pieces as pw
@@ -30,22 +29,18 @@ from shardproof.certificate.claims import (
 )
 from shardproof.certificate.communication import concrete, exact_part, reduction
 from shardproof.certificate.copies import Copies, Copy, Table, Template, match, outside
-from shardproof.certificate.document import MeaningRow
 from shardproof.certificate.exact import NotChecked, const, variable
 from shardproof.certificate.guards import confined
 from shardproof.certificate.outputs import _all_ranks, _covers, _image
 from shardproof.certificate.products import AtLeast, Equal, Product, Read
-from shardproof.certificate.reading import check_file, check_proof
+from shardproof.certificate.reading import check_file
 from shardproof.certificate.region import Region, Split, digits, find_cell
 from shardproof.certificate.rules import Moved, Source, added, label_sizes, number, sliced
 from shardproof.certificate.schedule import Walk, waits
-from shardproof.certificate.write import proof_of
-from shardproof.infer.run import infer
 from shardproof.ir.builder import Builder
-from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType, Value
+from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType
 from shardproof.ir.sizes import rank_symbol, symbol
 from shardproof.ops import base as alg
-from shardproof.spec.problem import Problem
 
 N = symbol("N")
 EMPTY = Region({}, ())
@@ -586,98 +581,3 @@ def test_it_is_refused(message: str, refused: Callable[[], Any]) -> None:
 
 def test_what_is_not_refused() -> None:
     assert [s.shape for s in (sliced(source(4), 0, 1, 2), added([source(4)], [1]))] == [(2,), (4,)]
-
-
-# ------------------------------------------------------------------ undefined contents
-
-
-def noise(reduced: bool) -> Problem:
-    """The input plus undefined contents minus themselves."""
-
-    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
-        return {"y": b.emit("shift", v["x"], by=0)}
-
-    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
-        e = b.emit("undefined", shape=(2,), dtype="f32")
-        d = b.emit("sub", e, e)
-        d = rank.reduce(b, e) if reduced else d
-        return {"y": b.emit("add", v["x"], d)}
-
-    return sharded("noise", even(2, 1), {"x": ("f32", (2,), None)}, sequential, ranks, {"y": None})
-
-
-@pytest.mark.parametrize(
-    ("reduced", "message"), [(False, "undefined contents that cancel"), (True, "undefined")]
-)
-def test_undefined_contents_do_not_cancel(reduced: bool, message: str) -> None:
-    """Claims that the noise is zero and that the output is the input."""
-    problem = noise(reduced)
-    inf = infer(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    zero = len(proof.meanings)
-    proof.meanings.append(MeaningRow([[2]], [([0], [2], [])]))
-    for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
-        names = [v.name for v in graph.values()]
-        row[names.index("all_reduce" if reduced else "sub")] = zero
-        row[names.index("add")] = proof.sequential[-1]
-    found = check_proof(problem, inf.problem, proof, {}, [])
-    assert message in found.problem
-
-
-def test_types_are_worked_out_again() -> None:
-    """A graph that no reader has checked."""
-    problem = PROBLEMS["uneven mlp"]()
-    inf = inferred(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    assert check_proof(problem, inf.problem, proof, {}, []).agrees
-    last = problem.distributed.graphs[0].nodes[-1].outputs[0]
-    last.type = TensorType("i64", last.shape)
-    assert "graph" in check_proof(problem, inf.problem, proof, {}, []).problem
-
-
-# ------------------------------------------------------------------ what is not explained
-
-
-def unexplained() -> Problem:
-    """An operator that nothing is known of, on both sides."""
-
-    def run(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
-        return {"y": b.emit("opaque", v["x"], target="f", shape=(2,), dtype="f32")}
-
-    inputs: Any = {"x": ("f32", (2,), None)}
-    return sharded(
-        "unexplained", even(2, 1), inputs, run, lambda b, v, rank: run(b, v), {"y": None}
-    )
-
-
-def test_two_calls_of_an_unknown_operator_may_differ() -> None:
-    problem = unexplained()
-    inf = infer(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    for row in proof.distributed:
-        row[-1] = proof.sequential[-1]
-    assert "the rule Opaque" in check_proof(problem, inf.problem, proof, {}, []).problem
-
-
-def test_a_result_that_is_not_the_definition() -> None:
-    data: Any = as_data(certificate("fused cross entropy", symbolic_ranks=False))
-    proof = data["proof"]
-    graph, node, _ = proof["opened"][0]
-    assert graph == 0
-    row = proof["sequential"]
-    row[2 + node] = row[0]
-    problem = check_file(msgspec.json.encode(data))[0].problem
-    assert "not that of the definition" in problem
-
-
-def test_an_input_that_no_relation_gives() -> None:
-    problem = PROBLEMS["uneven mlp"]()
-    inf = inferred(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    relation = problem.relation[0]
-    name = relation.output_names.pop()
-    relation.outputs.pop()
-    names = [v.name for v in problem.distributed.graphs[0].inputs]
-    proof.distributed[0][names.index(name)] = proof.sequential[0]
-    found = check_proof(problem, inf.problem, proof, {}, [])
-    assert "not that it is an unknown" in found.problem
