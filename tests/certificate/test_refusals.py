@@ -7,6 +7,7 @@ not be seen there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,7 @@ from shardproof.certificate.claims import (
 )
 from shardproof.certificate.communication import concrete, exact_part, reduction
 from shardproof.certificate.copies import Copies, Copy, Table, Template, match, outside
+from shardproof.certificate.discrete import Discrete, _linear, _whole
 from shardproof.certificate.exact import NotChecked, const, variable
 from shardproof.certificate.guards import confined
 from shardproof.certificate.outputs import _all_ranks, _covers, _image
@@ -326,6 +328,9 @@ REGIONS: list[tuple[str, Callable[[], Any]]] = [
     ("the constant", lambda: number(0.5)),
     ("axes of one label", lambda: label_sizes([("i", "i")], [Source((2, 3), lambda r, at: [])])),
     ("equal parts", lambda: exact_part(5, 2)),
+    ("index with a fraction", lambda: _whole(Fraction(1, 2))),
+    ("symbolic stride", lambda: _linear([N], 0, [(1, 0)])),
+    ("combination of several", lambda: Discrete.single([])),
 ]  # fmt: skip
 END = Piece(3, None, 1, 0)
 MANY: list[Any] = [[(k, k + 1)] * 3 for k in range(30)]
