@@ -31,10 +31,12 @@ from shardproof.certificate.claims import (
 from shardproof.certificate.communication import concrete, exact_part, reduction
 from shardproof.certificate.copies import Copies, Copy, Table, Template, match, outside
 from shardproof.certificate.discrete import Discrete, _linear, _whole
-from shardproof.certificate.exact import NotChecked, const, variable
+from shardproof.certificate.exact import NotChecked, Quotient, const, variable
+from shardproof.certificate.functions import Functions
 from shardproof.certificate.guards import confined
-from shardproof.certificate.outputs import _all_ranks, _covers, _image
+from shardproof.certificate.outputs import _all_ranks, _boxes, _covers, _image
 from shardproof.certificate.products import AtLeast, Equal, Product, Read
+from shardproof.certificate.ranks import Ranks
 from shardproof.certificate.reading import check_file
 from shardproof.certificate.region import Region, Split, digits, find_cell
 from shardproof.certificate.rules import Moved, Source, added, label_sizes, number, sliced
@@ -329,10 +331,12 @@ REGIONS: list[tuple[str, Callable[[], Any]]] = [
     ("axes of one label", lambda: label_sizes([("i", "i")], [Source((2, 3), lambda r, at: [])])),
     ("equal parts", lambda: exact_part(5, 2)),
     ("index with a fraction", lambda: _whole(Fraction(1, 2))),
+    ("two declarations", lambda: [FUNCTIONS._note_linear(2, frozenset((k,))) for k in (0, 1)]),
     ("symbolic stride", lambda: _linear([N], 0, [(1, 0)])),
     ("combination of several", lambda: Discrete.single([])),
 ]  # fmt: skip
 END = Piece(3, None, 1, 0)
+FUNCTIONS = Functions(Algebra(ATOMS))
 MANY: list[Any] = [[(k, k + 1)] * 3 for k in range(30)]
 
 
@@ -416,6 +420,28 @@ COLLECTIVES: list[tuple[str, Callable[[], Any]]] = [
     ("unlike tensors", lambda: met("all_gather", (4,), (4, 1), dim=0)),
     ("the collective", lambda: met("gossip", (4,), (4,))),
     ("do not make up the tensor", lambda: met("reduce_scatter", (4,), (4,), **SHORT)),
+]  # fmt: skip
+
+
+HERE_ONLY = HERE.terms and next(iter(HERE.terms))[0]
+OVER = Ranks(Algebra(ATOMS), Mesh((("r", N),)), set())
+
+
+def gathered(**attrs: Any) -> Source:
+    return OVER.run("all_gather", source(4), {"group": ("r",), "dim": 0, **attrs}, "f32")
+
+
+def diagonal(r: Region, at: Any) -> Any:
+    return [(Product((), ((Read(-1, (at[0], at[0])), 1),)), 1)]
+
+
+OVER_RANKS: list[tuple[str, Callable[[], Any]]] = [
+    ("uneven parts", lambda: gathered(sizes=(1, 2))),
+    ("no set of mesh axes", lambda: gathered(group=("r", "r"))),
+    ("no set of mesh axes", lambda: gathered(group_size=7)),
+    ("with the rank as an index", lambda: OVER.run("gossip", source(4), {"group": ("r",)}, "f32")),
+    ("coefficient that depends", lambda: OVER._plain_coef(Quotient(HERE, 2), (HERE_ONLY,))),
+    ("along a diagonal", lambda: _boxes(Source((4,), diagonal))),
 ]  # fmt: skip
 
 
@@ -576,7 +602,7 @@ WHOLE: list[tuple[str, Callable[[], Any]]] = [
 
 @pytest.mark.parametrize(
     ("message", "refused"),
-    [*FORM, *COPIES, *IMAGES, *REGIONS, *SUMS, *COLLECTIVES, *SCHEDULES, *WHOLE],
+    [*FORM, *COPIES, *IMAGES, *REGIONS, *SUMS, *OVER_RANKS, *COLLECTIVES, *SCHEDULES, *WHOLE],
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_it_is_refused(message: str, refused: Callable[[], Any]) -> None:
