@@ -132,7 +132,7 @@ class Parallel(Model):
             first = first + 1  # planted: wrong offset
         local = tokens - first
         absent = (local < 0) | (local >= self.rows)
-        # carries: wrong offset, rows not masked
+        # carries: wrong offset, rows not masked, no backward sum
         rows = F.embedding(local.masked_fill(absent, 0), self.embed.weight)
         if self.bug != "rows not masked":
             rows = rows.masked_fill(absent.unsqueeze(-1), 0.0)
