@@ -20,6 +20,7 @@ MODULES = (
     "hf_llama",
     "llama_8b",
     "pipeline",
+    "schedules",
     "sequence_parallel",
     "tensor_parallel",
     "vocabulary",
