@@ -1,4 +1,4 @@
-"""Schedules of torch.distributed.pipelining: a language model over the stages of a pipeline."""
+"""Schedules of torch.distributed.pipelining: four layers over the stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -7,34 +7,44 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from benchmarks.live import common as c
-from benchmarks.live import transformer as t
 from torch import nn
 from torch.distributed import pipelining as pp
 
-from shardproof import Mesh, Spec
+from shardproof import Input, Mesh, Spec
 from shardproof.testing.cases import Case, twins
 
-BATCHES, ROWS = 4, 2
-# What each stage holds, by names of the whole model.
-TWO = (("embed", "layers.0"), ("layers.1", "norm", "head"))
-FOUR = (("embed",), ("layers.0",), ("layers.1",), ("norm", "head"))
+BATCHES, ROWS, WIDTH = 4, 2, 4
+LAYERS = ("a", "b", "c", "d")
+
+
+class Whole(nn.Module):
+    """Four layers and the squared error."""
+
+    def __init__(self, names: tuple[str, ...] = LAYERS) -> None:
+        super().__init__()
+        for name in names:
+            self.add_module(name, nn.Linear(WIDTH, WIDTH))
+
+    def step(self, optimizer: Any, x: Any, y: Any) -> Any:
+        for name in LAYERS:
+            x = F.gelu(self.get_submodule(name)(x))
+        loss = F.mse_loss(x, y)
+        loss.backward()
+        optimizer.step()
+        return loss
 
 
 class Stage(nn.Module):
-    """Modules of the model, one after another; ``bug`` names a fault."""
+    """Layers one after another; ``bug`` names a fault."""
 
-    def __init__(self, model: nn.Module, names: tuple[str, ...], bug: str) -> None:
+    def __init__(self, layers: list[nn.Module], bug: str) -> None:
         super().__init__()
-        self.run = [model.get_submodule(name) for name in names]
-        self.bug = bug
-        self.parts = nn.ModuleList(self.run)
+        self.layers, self.bug = nn.ModuleList(layers), bug
 
     def forward(self, x: Any) -> Any:
-        for module in self.run:
-            if self.bug == "residual twice" and isinstance(module, t.Layer):
-                x = x + module(x)  # planted: residual twice
-            else:
-                x = module(x)
+        for layer in self.layers:
+            y = F.gelu(layer(x))  # carries: layers in another order
+            x = x + y if self.bug == "residual" else y  # planted: residual
         return x
 
 
@@ -59,33 +69,27 @@ class Scaling(pp.PipelineStage):
 STAGES = {"gradients swapped": Swapping, "scaled between stages": Scaling}
 
 
-class Pipeline(t.Transformer):
-    """The stages of one rank: the rest of the model is not on it."""
+class Pipeline(Whole):
+    """The stages of one rank: ``plan`` lists the layers of every stage."""
 
     def __init__(self, plan: Any, kind: Any, group: Any, mine: tuple[int, ...], bug: str) -> None:
-        super().__init__()
-        self.kind, self.group, self.bug = kind, group, bug
+        super().__init__(tuple(name for k in mine for name in plan[k]))
+        self.plan, self.kind, self.group, self.bug = plan, kind, group, bug
         self.mine, self.last = mine, len(plan) - 1
-        self.stages = {k: Stage(self, plan[k], bug) for k in mine}
-        kept = [name for k in mine for name in plan[k]]
-        for name in ("embed", "layers.0", "layers.1", "norm", "head"):
-            if name not in kept:
-                parent, _, child = name.rpartition(".")
-                setattr(self.get_submodule(parent), child, None)
 
     def stage(self, k: int) -> pp.PipelineStage:
         """Stage ``k``, with the shapes of a micro-batch."""
-        hidden = torch.empty(ROWS, t.LENGTH, t.HIDDEN, requires_grad=True)
-        tokens = torch.empty(ROWS, t.LENGTH, dtype=torch.int64)
-        logits = torch.empty(ROWS, t.LENGTH, t.VOCAB, requires_grad=True)
-        make = STAGES.get(self.bug, pp.PipelineStage)
-        return make(
-            self.stages[k],
+        names = self.plan[k]
+        if self.bug == "layers in another order":
+            names = names[::-1]  # planted: layers in another order
+        layers = Stage([self.get_submodule(name) for name in names], self.bug)
+        return STAGES.get(self.bug, pp.PipelineStage)(
+            layers,
             k,
             self.last + 1,
             torch.device("cpu"),
-            input_args=hidden if k else tokens,
-            output_args=hidden if k < self.last else logits,
+            input_args=torch.empty(ROWS, WIDTH, requires_grad=k > 0),
+            output_args=torch.empty(ROWS, WIDTH, requires_grad=True),
             group=self.group,
         )
 
@@ -98,25 +102,25 @@ class Pipeline(t.Transformer):
             options["scale_grads"] = False  # planted: gradients not scaled
         return self.kind(stages, **options)
 
-    def loss_of_batch(self, z: Any, labels: Any) -> Any:
-        loss = t.every(z, labels)
+    def loss_of_batch(self, z: Any, y: Any) -> Any:
+        if self.bug == "sum over elements":
+            return F.mse_loss(z, y, reduction="sum")  # planted: sum over elements
+        loss = F.mse_loss(z, y)  # carries: labels of the next micro-batch
         if self.bug == "scaled twice":
             return loss / BATCHES  # planted: scaled twice
-        if self.bug == "sum over tokens":
-            return loss * labels.numel()  # planted: sum over tokens
         return loss
 
-    def step(self, optimizer: Any, tokens: Any, labels: Any) -> Any:
+    def step(self, optimizer: Any, x: Any, y: Any) -> Any:
         losses: list[Any] = []
-        given = (tokens,) if 0 in self.mine else ()
+        given = (x,) if 0 in self.mine else ()
         if self.bug == "labels of the next micro-batch":
-            labels = torch.roll(labels, -ROWS, 0)  # planted: labels of the next micro-batch
+            y = torch.cat([y[ROWS:], y[:ROWS]])  # planted: labels of the next micro-batch
         if self.last in self.mine:
-            # carries: labels of the next micro-batch, gradients not scaled
-            self.schedule().step(*given, target=labels, losses=losses)
+            self.schedule().step(*given, target=y, losses=losses)  # carries: gradients not scaled
         else:
-            self.schedule().step(*given)  # carries: gradients not scaled, gradients swapped
-        optimizer.step()
+            # carries: gradients not scaled, gradients swapped, scaled between stages
+            self.schedule().step(*given)
+        optimizer.step()  # carries: gradients not scaled
         if not losses:
             return None
         if self.bug == "losses added up":
@@ -127,13 +131,16 @@ class Pipeline(t.Transformer):
 def pipeline(kind: Any, plan: Any, owners: Any, bug: str) -> Spec:
     """SGD; ``owners`` lists the stages of every rank."""
     return Spec(
-        sequential=t.EveryLabel,
+        sequential=Whole,
         distributed=lambda mesh, rank: Pipeline(plan, kind, mesh.get_group(), owners[rank], bug),
         mesh=Mesh(pp=len(owners)),
-        inputs=t.batch(rows=BATCHES * ROWS),
+        inputs={k: Input((BATCHES * ROWS, WIDTH)) for k in ("x", "y")},
         step=c.own_step,
         optimizer=c.sgd,
     )
+
+
+TWO, FOUR = (("a", "b"), ("c", "d")), (("a",), ("b",), ("c",), ("d",))
 
 
 def gpipe(bug: str = "") -> Spec:
@@ -161,13 +168,17 @@ def dual_pipe_v(bug: str = "") -> Spec:
 
 
 FAULTS = (
-    "residual twice", "scaled between stages", "gradients not scaled", "scaled twice",
-    "sum over tokens", "labels of the next micro-batch", "losses added up",
+    "residual", "scaled between stages", "gradients not scaled", "scaled twice",
+    "sum over elements", "labels of the next micro-batch", "losses added up",
 )  # fmt: skip
 
 CASES = [
-    Case("pipelining GPipe", gpipe, twins(gpipe, "gradients swapped", *FAULTS)),
-    Case("pipelining 1F1B", one_forward_one_backward, twins(one_forward_one_backward, *FAULTS)),
+    Case("pipelining GPipe", gpipe, twins(gpipe, "gradients swapped", *FAULTS[4:])),
+    Case(
+        "pipelining 1F1B",
+        one_forward_one_backward,
+        twins(one_forward_one_backward, "layers in another order", *FAULTS[1::2]),
+    ),
     Case("pipelining interleaved 1F1B", interleaved, twins(interleaved, *FAULTS[::2])),
     Case("pipelining zero bubble", zero_bubble, twins(zero_bubble, *FAULTS[1::2])),
     Case("pipelining zero bubble V", zero_bubble_v, twins(zero_bubble_v, *FAULTS[::2])),

@@ -106,8 +106,18 @@ def _one(g: Graph, e: Edit, rank: int) -> None:
 
 
 def value_at(g: Graph, position: int) -> Value:
-    """The first result of a node, or an input (negative positions)."""
-    return g.nodes[position].outputs[0] if position >= 0 else g.inputs[-1 - position]
+    """The first result of a node, or an input (negative positions).
+
+    Raises:
+        ShapeError: this graph has no such value (ranks of a pipeline run different programs).
+    """
+    if position >= 0:
+        found = g.nodes[position].outputs if position < len(g.nodes) else ()
+    else:
+        found = tuple(g.inputs[-1 - position : -position])
+    if not found:
+        raise ShapeError(f"no value at {position}")
+    return found[0]
 
 
 def _replace(g: Graph, old: Value, new: Value, start: int) -> None:
