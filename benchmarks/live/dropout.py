@@ -143,15 +143,11 @@ CASES = [
     Case(
         "tp2 sp dropout",
         sequence,
-        twins(
-            sequence, "rows without their sum", "loss scaled for kept ones", "gradients summed"
-        ),
+        twins(sequence, "rows without their sum", "loss scaled for kept ones", "gradients summed"),
     ),
     Case(
         "tp2 dropout, recomputed",
         recomputed,
-        twins(
-            recomputed, "mask on the input of the activation", "mask not scaled", "no sum"
-        ),
+        twins(recomputed, "mask on the input of the activation", "mask not scaled", "no sum"),
     ),
 ]
