@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import Atom
 from shardproof.certificate.exact import Aff, variable
 from shardproof.certificate.products import Product, Read, Sum
-from shardproof.certificate.region import Region
+from shardproof.certificate.region import Region, digits
 from shardproof.ir.sizes import Size, symbol
 
 HERE = Region({}, ())
@@ -36,6 +38,18 @@ def test_sums_over_every_fourth_index_make_up_a_sum() -> None:
     assert not algebra().equal(strided(range(3), 4, 2), whole, HERE)
     assert not algebra().equal(strided(range(1, 5), 4, 2), whole, HERE)
     assert not algebra().equal(strided(range(4), 4, 1), whole, HERE)
+
+
+def test_digits_that_cross_a_border() -> None:
+    """An index into rows of 8 is cut where it leaves a block of 91."""
+    whole: dict[int, tuple[Size, Size]] = {8: (0, 16), 9: (0, 8)}
+    at: Aff = (0, ((8, 8), (9, 1)))
+    region = Region(whole, (at,))
+    parts = list(region.visit(lambda r: digits(r, r.index[0], [3, 91]), 9, "it"))
+    sizes = [prod(b - a for a, b in part.ranges.values()) for part, _ in parts]
+    assert sorted((d[0][0], n) for (_, d), n in zip(parts, sizes, strict=True)) == [
+        (0, 3), (0, 88), (1, 5), (1, 32),
+    ]  # fmt: skip
 
 
 def test_long_sums_are_not_written_out() -> None:
