@@ -45,11 +45,12 @@ class Tensor(Mlp):
         self.group, self.bug = group, bug
 
     def forward(self, x: Any) -> Any:
-        h = F.dropout(F.gelu(self.up(parts.enter(x, self.group))), DROP)
-        y = self.down(h)
-        if self.bug == "dropped before the sum":
-            y = F.dropout(y, DROP)  # planted: dropped before the sum
-            return x + parts.leave(y, self.group)
+        h = self.up(parts.enter(x, self.group))
+        if self.bug == "dropped before the activation":
+            h = F.gelu(F.dropout(h, DROP))  # planted: dropped before the activation
+        else:
+            h = F.dropout(F.gelu(h), DROP)
+        y = self.down(h)  # carries: dropped before the activation
         y = F.dropout(parts.leave(y, self.group), DROP)
         if self.bug == "kept ones not scaled":
             y = y * (1 - DROP)  # planted: kept ones not scaled
@@ -97,7 +98,7 @@ class Recomputed(Tensor):
         if self.bug == "mask on the input of the activation":
             h = F.gelu(self.up(x) * mask)  # planted: mask on the input of the activation
         else:
-            h = h * mask
+            h = h * mask  # carries: mask not scaled
         return self.down(h)  # carries: mask on the input of the activation
 
     def forward(self, x: Any) -> Any:
@@ -138,7 +139,12 @@ CASES = [
     Case(
         "tp2 dropout",
         tensor,
-        twins(tensor, "dropped before the sum", "kept ones not scaled", "residual on every rank"),
+        twins(
+            tensor,
+            "dropped before the activation",
+            "kept ones not scaled",
+            "residual on every rank",
+        ),
     ),
     Case(
         "tp2 sp dropout",

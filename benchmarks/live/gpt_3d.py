@@ -80,7 +80,7 @@ class Stage(nn.Module):
         for h in sent:
             grad = torch.empty(h.shape)
             dist.recv(grad, src=self.peer)
-            h.backward(grad)
+            h.backward(grad)  # carries: tied gradients not summed
 
     def run_last(self, labels: Any) -> Any:
         total, received = torch.zeros(()), []
@@ -92,7 +92,7 @@ class Stage(nn.Module):
             loss = t.every(z, rows)  # carries: micro-batches not scaled
             if self.bug != "micro-batches not scaled":
                 loss = loss / MICRO  # planted: micro-batches not scaled
-            loss.backward()
+            loss.backward()  # carries: tied gradients not summed
             total = total + loss.detach()
             received.append(h)
         for h in received:

@@ -59,18 +59,19 @@ class Column(Mlp):
         self.group, self.bug = group, bug
 
     def forward(self, x: Any) -> Any:
-        low = self.up_a(x)
+        low = self.up_a(x)  # carries: gradient of the adapter not summed
         if self.bug != "gradient of the adapter not summed":
             low = parts.enter(low, self.group)  # planted: gradient of the adapter not summed
         scale = SCALE
         if self.bug == "scaled by the ranks":
             scale = SCALE / dist.get_world_size(self.group)  # planted: scaled by the ranks
-        h = self.up(x) + self.up_b(low) * scale  # carries: gradient of the adapter not summed
+        # carries: gradient of the adapter not summed, scaled by the ranks
+        h = self.up(x) + self.up_b(low) * scale
         if self.bug == "adapter after the activation":
             # planted: adapter after the activation
             h = F.gelu(self.up(x)) + self.up_b(low) * scale
         else:
-            h = F.gelu(h)  # carries: scaled by the ranks
+            h = F.gelu(h)
         return parts.leave(self.down(h), self.group)  # carries: adapter after the activation
 
 
@@ -115,6 +116,7 @@ class Sequence(Mlp):
 
     def forward(self, x: Any) -> Any:
         mine = parts.split(x, 0, self.group)
+        # carries: adapters of the rows not summed
         low = parts.gather(self.up_a(mine), 0, self.group)
         whole = parts.gather(mine, 0, self.group)
         h = F.gelu(self.up(whole) + self.up_b(low) * SCALE)
@@ -123,7 +125,9 @@ class Sequence(Mlp):
             low = parts.mine(low, 0, self.group)  # planted: own rows of the adapter
         else:
             low = parts.scatter(low, 0, self.group)
-        y = self.down_b(low) * SCALE  # carries: own rows of the adapter
+        # carries: own rows of the adapter, adapters of the rows not summed
+        y = self.down_b(low) * SCALE
+        # carries: own rows of the adapter
         return parts.scatter(self.down(h), 0, self.group) + y
 
     def step(self, optimizer: Any, x: Any, y: Any) -> Any:
