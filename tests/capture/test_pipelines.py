@@ -34,6 +34,13 @@ def sends_in_another_order(x: Any, rank: int) -> Any:
     return first
 
 
+def send_first(x: Any, rank: int) -> Any:
+    got = torch.empty_like(x)
+    dist.send(x, dst=1 - rank)
+    dist.recv(got, src=1 - rank)
+    return got
+
+
 def has_no_peer(x: Any, rank: int) -> Any:
     got = torch.empty_like(x)
     if rank == 1:
@@ -70,9 +77,12 @@ def test_a_schedule_that_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    "program", [receives_first, sends_in_another_order, has_no_peer, other_micro_batches]
+    "program",
+    [receives_first, send_first, sends_in_another_order, has_no_peer, other_micro_batches],
 )
 def test_a_schedule_that_does_not_fit(program: Callable[[Any, int], Any]) -> None:
     verdict = check(program)
     assert verdict.status == "refuted"
-    assert verdict.findings[0].code in ("SP100", "SP101", "SP102", "SP103")
+    first = verdict.findings[0]
+    assert first.code in ("SP100", "SP101", "SP102", "SP103")
+    assert first.primary is not None
