@@ -62,7 +62,8 @@ class Counterexample:
 @dataclass(slots=True)
 class Finding:
     """One cause. ``code`` is stable (``SP104``); ``certain`` separates "does not hold" from
-    "might not hold"."""
+    "might not hold". ``fix_verified``: with the fix, or any one of ``other_fixes``, what is
+    ``affected`` is proved."""
 
     code: str
     title: str
@@ -80,6 +81,7 @@ class Finding:
     counterexample: Counterexample | None = None
     fix: str = ""
     fix_verified: bool = False
+    other_fixes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
