@@ -116,7 +116,8 @@ class Verdict:
     """The result of one check.
 
     ``cached``: it was decided by an earlier run on the same content. ``interrupted``: the stage in
-    which the check was stopped; what is missing then was not reached.
+    which the check was stopped; what is missing then was not reached. ``target``: FILE.py:function
+    of the check, where it was made from the command line.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Verdict:
     cached: bool = False
     interrupted: str = ""
     uneven: Uneven | None = None
+    target: str = ""
 
     @property
     def exit_code(self) -> int:
