@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
-.PHONY: demo demo-live test test-html screenshots test-slow lint fuzz bench bench-cases bench-large bench-elastic test-elastic docs clean help
+.PHONY: demo demo-live test test-html screenshots test-slow lint fuzz bench bench-cases bench-large mutate-checker bench-elastic test-elastic docs clean help
 
 help:
 	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench         check every packaged graph pair, with times and memory"
 	@echo "make bench-cases   live PyTorch programs and their faulty twins (about 20 minutes)"
 	@echo "make bench-large   Llama 3 8B at its real sizes on 8 ranks, from its code (about 15 minutes)"
+	@echo "make mutate-checker  mutants of the checker of certificates (about two hours)"
 	@echo "make bench-elastic planner, simulation and training figures (about 40 minutes)"
 	@echo "make test-elastic  the tests of the elastic trainer alone"
 	@echo "make docs          the documentation site in build/docs; any warning is an error"
@@ -61,6 +62,9 @@ bench-cases: $(VENV)/.dev
 
 bench-large: $(VENV)/.torch
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/large.py --json large.json
+
+mutate-checker: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutate_checker.py --json mutants-checker.json
 
 bench-elastic: $(VENV)/.dev
 	$(BIN)/python benchmarks/elastic.py --json elastic.json

@@ -83,7 +83,7 @@ def python_reducer(bug: str) -> Any:
     """The reducer that compiled programs use, run eagerly."""
     with torch._dynamo.config.patch(optimize_ddp="python_reducer"):
         model = wrapped(bug)
-    if bug == "sum of gradients, python":
+    if bug == "hook that sums":
         model.register_comm_hook(None, summing)
     return model
 
@@ -91,7 +91,7 @@ def python_reducer(bug: str) -> Any:
 def summing(state, bucket):  # DDP reads the annotations
     """A hook of the Python reducer: it gets a gradient and its parameter."""
     grad, _ = bucket
-    dist.all_reduce(grad)  # planted: sum of gradients, python
+    dist.all_reduce(grad)  # planted: hook that sums
 
 
 def spec(make: Any, bug: str, ranks: int = 2, optimizer: Any = c.sgd) -> Spec:
@@ -139,7 +139,7 @@ CASES = [
     Case(
         "ddp2, python reducer",
         ddp_python,
-        twins(ddp_python, *FAULTS[:3], "sum of gradients, python"),
+        twins(ddp_python, *FAULTS[:3], "hook that sums"),
     ),
     Case("ddp4, python reducer", ddp_python4, twins(ddp_python4, *FAULTS[1:])),
 ]

@@ -15,6 +15,7 @@ import pytest
 from tests.cli.test_cli import HERE, TARGETS, run
 
 from shardproof.cli.app import main
+from shardproof.cli.matrix import spread
 
 SEQUENTIAL = """\
 graph sequential
@@ -150,6 +151,35 @@ def test_a_matrix_is_a_table(check: str, capsys: pytest.CaptureFixture[str]) -> 
     assert [line.split()[:3] for line in lines[3:9]] == [
         [tp, dp, "refines"] for tp in "124" for dp in "12"
     ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "TARGET --matrix tp=1,2 dp=1",
+        "--matrix tp=1,2 dp=1 TARGET",
+        "--matrix tp=1,2 --matrix dp=1 TARGET",
+        "--matrix=tp=1,2 --full --matrix dp=1 TARGET",
+        "--matrix tp=1,2 dp=1 -- TARGET",
+        "--matrix tp=1,2 dp=1 --full TARGET",
+    ],
+)
+def test_the_target_may_stand_anywhere(
+    check: str, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"{check}:check" if w == "TARGET" else w for w in given.split()]
+    assert main(["check", *words]) == 0
+    assert capsys.readouterr().out.startswith("2 configurations: 2 refines\n\ntp  dp  verdict")
+
+
+def test_other_tokens_are_left_alone() -> None:
+    for tokens in (
+        ["check", "a=1"],
+        ["--json", "x=1"],
+        ["--matrix"],
+        ["--matrix", "--json", "a=1"],
+    ):
+        assert spread(tokens) == tokens
 
 
 def test_a_configuration_that_fails_leaves_the_others(

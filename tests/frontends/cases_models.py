@@ -91,6 +91,10 @@ def loss_cases() -> Iterator[Case]:
                 _, total = torch.ops.aten.nll_loss_forward(*args)
                 g = f(3) if reduction == 0 else f()
                 yield Case("aten.nll_loss_backward.default", (g, *args, total), {})
+        # Without a batch dim the total weight is given even where nothing is reduced.
+        for reduction in (0, 1):
+            one = (logp[0], target[0], weight, reduction, -100)
+            yield Case("aten.nll_loss_forward.default", one, {})
     wide, labels = f(2, 4, 3, 2), ints(4, 2, 3, 2)
     for reduction in (0, 1):
         yield Case("aten.nll_loss2d_forward.default", (wide, labels, None, reduction, 2), {})

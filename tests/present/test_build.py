@@ -6,6 +6,7 @@ import pytest
 from tests.html import small
 from tests.support.layers import pipeline
 
+from shardproof import Mesh, Shard, Spec
 from shardproof.diagnose.evidence import Evidence
 from shardproof.examples.megatron_gpt import tp2_layers1
 from shardproof.present.build import build
@@ -154,6 +155,35 @@ def test_classes_of_ranks_are_drawn_as_the_ranks_they_are() -> None:
     view = build(verdict, seen[0])
     assert [g.ranks for g in view.graphs] == [[], [0, 1], [2, 3]]
     assert verdict.status == "refines"
+
+
+STAGE = """\
+graph stage
+rank {k}
+mesh pp=2, tp=2
+%x = input f32[2, 4]
+%a = {op}
+%y = all_reduce(%a) {{op="sum", group={group}}}
+return %y
+"""
+
+
+def test_a_sum_over_classes_of_ranks_is_over_their_axis() -> None:
+    """The stages differ, so that each is a class; what they add up is over pp, not over tp."""
+    ops = ["scale(%x) {by=2/1}", "neg(%x)"]
+    groups = ["(0, 2)", "(1, 3)"]
+    ranks = [STAGE.format(k=k, op=ops[k // 2], group=groups[k % 2]) for k in range(4)]
+    spec = Spec.from_graphs(
+        sequential="graph s\n%x = input f32[4, 4]\n%y = scale(%x) {by=1/1}\nreturn %y\n",
+        distributed=ranks,
+        mesh=Mesh(pp=2, tp=2),
+        inputs={"x": {"tp": Shard(0)}},
+        outputs={"y": {"tp": Shard(0)}},
+    )
+    verdict, view = small.checked(spec)
+    assert verdict.status == "refines"
+    assert [g.ranks for g in view.graphs[1:]] == [[0, 1], [2, 3]]
+    assert [(t.over, t.sent) for t in view.traffic] == [("pp", 2 * 4 * 4)]
 
 
 def test_a_captured_program_is_drawn(gpt: Checked) -> None:

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 from tests.report import verdicts
 
-from shardproof.report.diagnostic import Finding, Span, Verdict
+from shardproof.report import matrix as report
+from shardproof.report.diagnostic import Finding, Span, Uneven, Verdict
 from shardproof.report.github import MAX_SUMMARY, commands, summary
 from shardproof.report.junit import to_junit
 from shardproof.report.markdown import to_markdown
@@ -246,6 +247,20 @@ def test_the_summary_is_a_table_and_the_findings(places: Places) -> None:
     assert "### SP111 value too large by a whole factor" in text
     assert "`transformers/trainer.py:3612` (distributed program)" in text
     assert text.count("### SP111") == 1
+
+
+def test_unequal_counts_are_said_in_every_run(places: Places) -> None:
+    run = matrix()
+    assert run.outcomes[0].verdict
+    run.outcomes[0].verdict.uneven = Uneven("x: 3 + 1 over dp", "refuted", "SP112 wrong factor")
+    said = "tp=1 dp=1: but not with unequal counts (x: 3 + 1 over dp): SP112 wrong factor"
+    assert f"\n\n{said}\n" in report.plain(run, width=100)
+    assert f"::warning file=check mine.py,line=7,title=unequal counts::{said}" in commands(
+        run, places
+    )
+    assert "but not with unequal counts" in summary(run, places).decode()
+    run.outcomes[0].verdict.uneven.status = "refines"
+    assert "unequal" not in report.plain(run)
 
 
 def test_the_summary_is_cut_to_what_github_takes(places: Places) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product as choices
+from math import prod
 from typing import Any
 
 from shardproof.certificate.canonical import Canonical
@@ -51,6 +53,7 @@ from shardproof.ops.base import EXP, LOG
 MAX_TERMS = 4000
 SPECIAL = frozenset((EXP, "ge", "eq"))
 MAX_POWER = 64
+MAX_WRITTEN_OUT = 512
 MAX_WORK = 3_000_000
 
 
@@ -216,9 +219,13 @@ class Algebra:
                 (self._order(b) for p, _ in terms for b, e in p.factors if self.opens(b, e)),
                 default=None,
             )
-            if latest is None:
+            if latest is not None:
+                terms = [x for p, c in terms for x in self._open_all(p, c, latest[1])]
+                continue
+            written_out = _written_out(terms)
+            if written_out is None:
                 return False
-            terms = [x for p, c in terms for x in self._open_all(p, c, latest[1])]
+            terms = written_out
         return False
 
     def _any_opens(self, terms: Sum) -> bool:
@@ -465,6 +472,26 @@ def _exponentials(terms: list[tuple[Read, Coef]]) -> list[Factor] | None:
     if any(isinstance(c, Quotient) for _, c in terms):
         return None
     return [(Exp(t), c) for t, c in terms if not isinstance(c, Quotient)]
+
+
+def _written_out(terms: Sum) -> Sum | None:
+    """Short sums written out, summand by summand: so sums over every s-th index are compared with
+    the sum over all. None if there is no sum, or a long one."""
+    out: Sum = []
+    if not any(p.ranges for p, _ in terms):
+        return None
+    for p, c in terms:
+        spans = []
+        for _, lo, hi in p.ranges:
+            if not isinstance(lo, int) or not isinstance(hi, int):
+                return None
+            spans.append(range(lo, hi))
+        if len(out) + prod(map(len, spans)) > MAX_WRITTEN_OUT:
+            return None
+        for at in choices(*spans):
+            value = {v: const(x) for (v, _, _), x in zip(p.ranges, at, strict=True)}
+            out.append((Product((), tuple((moved(b, value), e) for b, e in p.factors)), c))
+    return out
 
 
 def _collected(terms: Sum) -> Sum:

@@ -169,8 +169,24 @@ def _divided(region: Region, a: Aff, n: Size) -> tuple[Aff, Aff]:
         s = inner[v]
         if divides(s, n) and s != n:
             at = div_mod(r, s)[0] if len(inner) == 1 and divides(s, r) else 0
-            raise Split(v, at, div_mod(n, s)[0])
+            radix = div_mod(n, s)[0]
+            if not _one_block(region.ranges.get(v), at, radix):
+                raise Split(v, at, radix)
+    cut = _border(region, affine(r, inner), n, n)
+    if cut is not None:
+        raise cut
     raise NotChecked("an index that does not split into digits")
+
+
+def _one_block(span: Range | None, at: Size, radix: Size) -> bool:
+    """Whether the outer digit of a variable is the same on its whole range: to write it in digits
+    would cut nothing."""
+    try:
+        if span is None:
+            return False
+        return div_mod(span[0] + at, radix)[0] == div_mod(span[1] + at - 1, radix)[0]
+    except Undecided:
+        return False
 
 
 def _weight(s: Size) -> int:

@@ -77,9 +77,14 @@ def read_through(m: Moved) -> list[tuple[Product, Coef]]:
 def meaning_source(algebra: Algebra, m: Meaning) -> Source:
     """The tensor that a checked claim describes."""
     boxes = [(c.lo, c.hi) for c in m.cells]
+    plain = all(len(f) <= 1 for f in m.dims)
+    kept = [k for k, f in enumerate(m.dims) if f]
 
     def read(region: Region, at: Sequence[Aff]) -> Sum:
-        axes = [d for a, f in zip(at, m.dims, strict=True) for d in digits(region, a, f)]
+        if plain:
+            axes = [at[k] for k in kept]
+        else:
+            axes = [d for a, f in zip(at, m.dims, strict=True) for d in digits(region, a, f)]
         k = find_cell(region, axes, boxes) if len(boxes) != 1 else 0
         return algebra.sum_of(m.cells[k].lin, axes)
 

@@ -35,7 +35,7 @@ def check(
     certificate: str | None = None,
     output: Annotated[Sequence[str], Parameter(negative="")] = (),
     github: bool | None = None,
-    matrix: Annotated[Sequence[str], Parameter(negative="", consume_multiple=True)] = (),
+    matrix: Annotated[Sequence[str], Parameter(negative="")] = (),
     cache: Annotated[str, Parameter(negative="")] = ".shardproof_cache",
     no_cache: Annotated[bool, Parameter(negative="")] = False,
     report: str | None = None,
@@ -186,8 +186,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_tokens(tokens: list[str]) -> int:
     """Run the command line; every failure becomes one message and exit code 2."""
+    from shardproof.cli.matrix import spread
+
     try:
-        result = app(tokens, exit_on_error=False, result_action="return_value")
+        result = app(spread(tokens), exit_on_error=False, result_action="return_value")
         return result if isinstance(result, int) else 0
     except CycloptsError:
         return 2  # the message is printed already

@@ -9,7 +9,24 @@ from itertools import product
 from shardproof.errors import InputError, shorten
 
 _AXIS = re.compile(r"([A-Za-z_]\w*)=([0-9]+(?:,[0-9]+)*)")
+_TOKEN = re.compile(r"[A-Za-z_]\w*=[^:/]*")
 LIMIT = 1_000
+
+
+def spread(tokens: Sequence[str]) -> list[str]:
+    """A command line in which ``--matrix`` stands before each axis, so that what follows the axes
+    (the target) is not taken for one."""
+    out: list[str] = []
+    inside = False
+    for k, token in enumerate(tokens):
+        if token == "--":
+            return out + list(tokens[k:])
+        axis = _TOKEN.fullmatch(token) is not None
+        if inside and axis and out[-1] != "--matrix":
+            out.append("--matrix")
+        inside = token == "--matrix" or (inside and axis)
+        out.append(token)
+    return out
 
 
 def configurations(tokens: Sequence[str]) -> list[dict[str, int]]:

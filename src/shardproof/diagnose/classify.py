@@ -28,7 +28,8 @@ from shardproof.ir.sizes import Size
 @dataclass(slots=True)
 class Cause:
     """What a finding says before it is dressed up: its code, a message, the value that carries
-    the wrong meaning, and the sequential operator nearest to what was meant."""
+    the wrong meaning, and the sequential operator nearest to what was meant. ``base`` is the code
+    under which it was found, where a more exact one was found later."""
 
     code: str
     message: str
@@ -36,6 +37,12 @@ class Cause:
     near: Near | None = None
     expected: str = ""
     notes: list[str] = field(default_factory=list)
+    base: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The code under which it was found."""
+        return self.base or self.code
 
 
 class Classifier:
@@ -142,12 +149,17 @@ class Classifier:
                     )
                 return Cause(
                     "SP110",
-                    f"%{p[1].name} is only a partial sum here, and it is used as if it were "
-                    "the complete value; a reduction over the ranks is missing or of the wrong "
-                    "kind",
+                    f"%{p[1].name} is only a partial sum here{self._part_of(p)}, and it is used "
+                    "as if it were the complete value; a reduction over the ranks is missing or "
+                    "of the wrong kind",
                     p,
                 )
         return None
+
+    def _part_of(self, place: Place) -> str:
+        """Which part of its sum a value holds, in brackets."""
+        parts = [r for t in self._partial_terms(place) if (r := self.facts.range_of(t))]
+        return f" ({parts[0]} on rank {place[0]})" if parts else ""
 
     def _bias_everywhere(self, site: Site) -> bool:
         """Whether the sum that was formed is later reduced (so its complete part is counted
@@ -250,8 +262,8 @@ class Classifier:
         if self.facts.unreduced(found, expected):
             return Cause(
                 "SP121" if partial_name == "gradient" else "SP110",
-                f"%{place[1].name} is only a partial sum on each rank; a later reduction over "
-                "the ranks, outside the captured graph, would mend it",
+                f"%{place[1].name} is only a partial sum on each rank{self._part_of(place)}; a "
+                "later reduction over the ranks, outside the captured graph, would mend it",
                 place,
                 expected=want,
             )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shardproof.diagnose.pages import declare_pages
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -346,6 +348,8 @@ _declare(
     """,
     fix="Report it with the output of --debug.",
 )
+
+declare_pages(_declare)
 
 
 if __name__ == "__main__":

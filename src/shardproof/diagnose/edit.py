@@ -35,7 +35,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Rewire:
-    """Other operands of node ``at``: the first results of earlier nodes (or inputs), by position."""
+    """Other operands of node ``at``: the first results of earlier nodes (or inputs), by place."""
 
     at: int
     operands: tuple[int, ...]
@@ -106,8 +106,18 @@ def _one(g: Graph, e: Edit, rank: int) -> None:
 
 
 def value_at(g: Graph, position: int) -> Value:
-    """The first result of a node, or an input (negative positions)."""
-    return g.nodes[position].outputs[0] if position >= 0 else g.inputs[-1 - position]
+    """The first result of a node, or an input (negative positions).
+
+    Raises:
+        ShapeError: this rank's program has none there; it may be another than the one edited.
+    """
+    found: Sequence[Value] = g.inputs
+    index = -1 - position
+    if position >= 0:
+        found, index = (g.nodes[position].outputs if position < len(g.nodes) else ()), 0
+    if index >= len(found):
+        raise ShapeError(f"no value at {position}")
+    return found[index]
 
 
 def _replace(g: Graph, old: Value, new: Value, start: int) -> None:
@@ -118,11 +128,18 @@ def _replace(g: Graph, old: Value, new: Value, start: int) -> None:
 
 
 def _retype(g: Graph) -> None:
-    """Check every node; an edit must not change the type of a later value."""
+    """Check every node: an edit must not change the type of a later value, nor read one that is
+    not there yet, or not any more."""
+    made = set(g.inputs)
     for n in g.nodes:
+        if not made.issuperset(n.inputs):
+            raise ShapeError(f"{n.op} reads a value that nothing has made")
+        made.update(n.outputs)
         types = infer_types(n.op, tuple(v.type for v in n.inputs), n.attrs)
         if tuple(types) != tuple(v.type for v in n.outputs):
             raise ShapeError(f"{n.op} has another type after the edit")
+    if not made.issuperset(v for v in g.outputs if v is not None):
+        raise ShapeError("an output that nothing has made")
 
 
 def group_attrs(mesh: Mesh, axis: str, spmd: bool) -> AttrsOfRank:

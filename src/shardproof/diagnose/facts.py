@@ -163,6 +163,17 @@ class Facts:
         """Terms that are sums over a part of a reduction."""
         return tuple((t, k) for t, k in _terms(v) if is_partial(t) and self._known(t))
 
+    def range_of(self, t: Term) -> str:
+        """``elements 0 to 3 of 8`` for a sum over a part; empty where its ends are not numbers."""
+        label, lo, hi = next((r for r in t.restr if innermost(r[0])[0] not in EXTREMA),
+                             (None, None, None))  # fmt: skip
+        full = self.table.full(label) if label is not None else None
+        if full is None or not all(isinstance(n, int) for n in (lo, hi, *full)):
+            return ""
+        first, last = int(lo) - int(full[0]), int(hi) - int(full[0]) - 1  # type: ignore[arg-type]
+        which = f"element {first}" if first == last else f"elements {first} to {last}"
+        return f"{which} of {int(full[1]) - int(full[0])}"  # type: ignore[arg-type]
+
     def unreduced(self, found: Val, expected: Val) -> bool:
         """Whether ``found`` is the expected value, but only a part of its sum. A summand that is
         whole would be counted once a rank by a reduction of the sum."""

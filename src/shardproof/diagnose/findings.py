@@ -8,6 +8,7 @@ from shardproof.diagnose.classify import Cause, Classifier
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.facts import Facts
 from shardproof.diagnose.near import sequential_node
+from shardproof.diagnose.sharpen import Sharpener
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.diagnose.ways import Ways, node_name
@@ -35,6 +36,7 @@ class Findings:
         self.facts = Facts(inf)
         self.tracer = Tracer(inf, self.facts)
         self.classifier = Classifier(inf, self.facts, self.tracer)
+        self.sharpener = Sharpener(inf, self.facts, self.tracer)
         self.ways = Ways(self.facts, self.tracer)
         self.located: list[tuple[Finding, Site, Cause]] = []
 
@@ -65,7 +67,7 @@ class Findings:
             self._add_output(j, place, merged)
             return
         site = sites[0]
-        cause = self.classifier.classify(site)
+        cause = self.sharpener.sharpen(self.classifier.classify(site), site, j)
         key = (cause.code, node_name(site.node, site.value))
         finding = self._dress(site, cause)
         step = self.ways.constant(site)
@@ -85,6 +87,7 @@ class Findings:
         cause = self.classifier.output(place, j.found, j.expected, kind)
         site = self.tracer.site(place)
         site.carriers = self.tracer.carriers(place)
+        cause = self.sharpener.sharpen(cause, site, j)
         key: object = (
             (cause.code,)
             if cause.code in ("SP110", "SP121")

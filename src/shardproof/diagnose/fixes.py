@@ -21,13 +21,17 @@ from shardproof.diagnose.rewire import proposals
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.run import Inference
-from shardproof.ir.graph import Node, is_float
+from shardproof.ir.graph import Graph, Node, Value, is_float
 from shardproof.replay.instantiate import is_concrete
+from shardproof.replay.resize import Resized, keep_sizes
 from shardproof.replay.search import SMALL, differing_as_given, elements
 from shardproof.report.diagnostic import Finding
 from shardproof.spec.problem import Problem
 
 MAX_CANDIDATES = 240
+MIN_CANDIDATES = 24
+# Operators of all ranks that are run for the candidates of one finding.
+MAX_RUN = 120_000
 # Of a problem that is too large for a run at its own sizes, every candidate costs an inference.
 MAX_INFERENCES = 16
 MAX_UPSTREAM = 24
@@ -55,12 +59,13 @@ class FixSearch:
         self.axes = [a for a, n in self.mesh.axes if n != 1]
         self.spmd = self.problem.distributed.spmd
         self._small = is_concrete(self.problem) and elements(self.problem) <= SMALL
+        self._analysed: Resized | None = None
         self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
     def search(self, finding: Finding, site: Site, cause: Cause) -> Candidate | None:
         """Try candidates in order; the first that is proved is written into the finding."""
         tried: set[str] = set()
-        most = MAX_CANDIDATES if self._small else MAX_INFERENCES
+        most = self._most_runs() if self._small else MAX_INFERENCES
         for c in self._candidates(finding, site, cause):
             if c.text in tried:
                 continue
@@ -74,7 +79,7 @@ class FixSearch:
 
     def _proved(self, c: Candidate, affected: set[str]) -> bool:
         edited = apply(self.problem, c.edits, c.op)
-        if edited is None or differing_as_given(edited, self.fixed) & affected:
+        if edited is None or self._still_differs(edited, affected):
             return False
         result = self.inf.again(edited, self.fixed)
         if result.schedule.errors:
@@ -83,10 +88,21 @@ class FixSearch:
         before = {name for name, _ in self._open}
         return not (still & affected) and still <= before
 
+    def _most_runs(self) -> int:
+        nodes = sum(len(g.nodes) for g in self.problem.distributed.graphs)
+        return max(MIN_CANDIDATES, min(MAX_CANDIDATES, MAX_RUN // max(nodes, 1)))
+
+    def _still_differs(self, edited: Problem, affected: set[str]) -> bool:
+        if not self._small:
+            return False
+        if self._analysed is None:
+            self._analysed = keep_sizes(self.problem)
+        return bool(differing_as_given(edited, self.fixed, self._analysed) & affected)
+
     # ---- candidates
 
     def _candidates(self, finding: Finding, site: Site, cause: Cause) -> Iterator[Candidate]:
-        if finding.code == "SP121" and len(finding.affected) > 1:
+        if cause.kind == "SP121" and len(finding.affected) > 1:
             yield from self._reduce_outputs(finding)
         start = cause.wrong or (site.rank, site.value)
         way = self.tracer.carriers(start)
@@ -99,15 +115,15 @@ class FixSearch:
         ]
         for place in dict.fromkeys(near):
             yield from self._change_collective(place)
-        if finding.code in ("SP110", "SP118", "SP121", "SP116"):
+        if cause.kind in ("SP110", "SP118", "SP121", "SP116"):
             for place in dict.fromkeys((way[-1], start, *way)):
-                yield from self._reduce(place, "max" if finding.code == "SP116" else "sum")
+                yield from self._reduce(place, "max" if cause.kind == "SP116" else "sum")
         if site.oddity is not None and site.oddity.kind == FACTOR:
             yield from self._factor(finding, site)
         yield from self._attributes(site, cause)
         for place in dict.fromkeys(near):
             yield from self._slice(place)
-        if finding.code in ("SP110", "SP118"):
+        if cause.kind in ("SP110", "SP118"):
             yield from self._share(site)
         yield from self._scale_outputs(finding)
         yield from self._behind(near)
@@ -184,7 +200,7 @@ class FixSearch:
                 return
         edits = []
         for name, ratio in ratios.items():
-            value = graph.output(name)
+            value = _returned(graph, name)
             at = self._at((0, value)) if value is not None else None
             if at is None:
                 return
@@ -225,9 +241,7 @@ class FixSearch:
         names = [
             o.dist_output for o in self.problem.obligations if o.seq_output in finding.affected
         ]
-        places = [
-            (0, v) for n in names if n in graph.output_names and (v := graph.output(n)) is not None
-        ]
+        places = [(0, v) for n in names if (v := _returned(graph, n)) is not None]
         found = [self._at(p) for p in places]
         positions = [f[0] for f in found if f is not None]
         if len(positions) != len(places):
@@ -243,7 +257,8 @@ class FixSearch:
             return
         same: list[tuple[int, Node]] = []
         for j in self.inf.judged:
-            value = self.problem.distributed.graphs[j.graph].output(j.obligation.dist_output)
+            graph = self.problem.distributed.graphs[j.graph]
+            value = _returned(graph, j.obligation.dist_output)
             if j.holds or j.graph != site.rank or value is None:
                 continue
             if j.obligation.seq_output not in finding.affected or j.found is None:
@@ -347,6 +362,11 @@ class FixSearch:
 
             text = f"let %{place[1].name} take this rank's {width} along {axis}{_where(node)}"
             yield Candidate(text, (Set(k, own),), node.op)
+
+
+def _returned(graph: Graph, name: str) -> Value | None:
+    """The output of that name; None where this rank does not return it."""
+    return graph.output(name) if name in graph.output_names else None
 
 
 def _where(node: Node | None) -> str:

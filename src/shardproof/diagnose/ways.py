@@ -44,9 +44,9 @@ class Ways:
     def notes(self, site: Site, cause: Cause) -> list[str]:
         """Notes for a finding, the most telling first."""
         out = []
-        if cause.code in FACTORS:
+        if cause.kind in FACTORS:
             out += self._factor_note(cause.wrong or (site.rank, site.value))
-        elif cause.wrong is not None and (cause.code not in MISPLACED or _communicates(site)):
+        elif cause.wrong is not None and (cause.kind not in MISPLACED or _communicates(site)):
             out += self._part_note(cause.wrong)
         else:
             for p in self._local(site):

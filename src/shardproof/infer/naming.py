@@ -142,13 +142,14 @@ class Table:
 
     # ---- instances
 
-    def find(self, inst: Instance) -> Term | None:
-        """The named value that equals the instance, or None."""
+    def find(self, inst: Instance, *, partial: bool = False) -> Term | None:
+        """The named value that equals the instance, or None. With ``partial``, only a part of a
+        named reduction will do."""
         inst = _sorted(inst)
         key = _key(inst)
         for atom, d in self._index.get(key, ()):
             term = self._match(inst, atom, d)
-            if term is not None:
+            if term is not None and (term.restr or not partial):
                 if self.record is not None:
                     self.record.hits.append((key, atom, d))
                 if not self.defining:

@@ -241,7 +241,23 @@ class Products(Simplifier):
         parts = _places(factors)
         inst = Instance("sum", (), lo, hi, _operands(parts), single=True)
         named = self.table.find(replace(inst, commutative=_may_swap(parts)))
+        if named is None and len(factors) == 1 and factors[0][1] == 1:
+            return self._find_single_nested(lo, hi, factors[0][0])
         return None if named is None else _carry(named, parts)
+
+    def _find_single_nested(self, lo: Box, hi: Box, t: Term) -> Term | None:
+        """A sum at one index as a part of a named sum of sums, which is one over all indices."""
+        nested = self._open_nested(lo, hi, t, [])
+        if nested is None:
+            return None
+        inner_lo, inner_hi, inner, axes = nested
+        inst = Instance("sum", (), inner_lo, inner_hi, (((inner, ONE),),), tuple(axes))
+        # What is no part would be the inner sum by itself.
+        named = self.table.find(inst, partial=True)
+        if named is None:
+            return None
+        self.fire(lemmas.SUM_OF_SUMS)
+        return named._replace(ax=named.ax[: len(lo)])
 
     def _sum_atom(
         self, lo: Box, hi: Box, factors: list[Factor], axes: list[int]
@@ -250,6 +266,7 @@ class Products(Simplifier):
             note_total(self, lo, hi, factors[0][0], axes)
             nested = self._open_nested(lo, hi, factors[0][0], axes)
             if nested is not None:
+                self.fire(lemmas.SUM_OF_SUMS)
                 lo, hi, t, axes2 = nested
                 inner, c = self._sum_atom(lo, hi, [(t, ONE)], axes2)
                 return inner._replace(ax=inner.ax[: len(inner.ax) - (len(axes2) - len(axes))]), c
@@ -271,7 +288,6 @@ class Products(Simplifier):
             ranges[label[2]] = (a, b)
         spans = [ranges.get(p, (d.lo[p], d.hi[p])) for p in range(d.n_free, len(d.lo))]
         inner = compose(d.operands[0][0][0], t, d.n_free, new)
-        self.fire(lemmas.SUM_OF_SUMS)
         return (
             lo + tuple(a for a, _ in spans),
             hi + tuple(b for _, b in spans),

@@ -175,7 +175,7 @@ class _Build:
         return _like([m for m in found if m is not None])
 
     def traffic(self) -> list[Traffic]:
-        return traffic(self._members(), self.ranks.mesh)
+        return traffic(self._members(), self.ranks.mesh, self.ranks.numbered(self.program.mesh))
 
     def _members(self) -> list[tuple[Graph, Member]]:
         pairs = [(g, m) for k, g in enumerate(self.program.graphs) for m in self.ranks.members(k)]

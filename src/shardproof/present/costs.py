@@ -95,24 +95,25 @@ _RING: dict[str, Callable[[int, int, int], int]] = {
 }
 
 
-def traffic(graphs: Iterable[tuple[Graph, Member]], mesh: Mesh) -> list[Traffic]:
-    """Collectives by kind and ranks, of the rank that sends most of each."""
+def traffic(graphs: Iterable[tuple[Graph, Member]], mesh: Mesh, outer: Mesh) -> list[Traffic]:
+    """Collectives by kind and ranks, of the rank that sends most of each. A group of numbers is
+    one of ``outer``, the mesh of the graphs."""
     most: dict[Key, Traffic] = {}
     for graph, member in graphs:
-        for key, t in _of_rank(graph, member, mesh).items():
+        for key, t in _of_rank(graph, member, mesh, outer).items():
             if key not in most or t.sent > most[key].sent:
                 most[key] = t
     return sorted(most.values(), key=lambda t: (-t.sent, t.kind, t.over))
 
 
-def _of_rank(graph: Graph, member: Member, mesh: Mesh) -> dict[Key, Traffic]:
+def _of_rank(graph: Graph, member: Member, mesh: Mesh, outer: Mesh) -> dict[Key, Traffic]:
     out: dict[Key, Traffic] = {}
     for n in graph.nodes:
         if n.op not in _RING:
             continue
         given = sum(bytes_of(v, member) or 0 for v in n.inputs[:1])
         made = sum(bytes_of(v, member) or 0 for v in n.outputs[:1])
-        over, ranks = _over(n, member, mesh)
+        over, ranks = _over(n, member, mesh, outer)
         t = out.setdefault((n.op, over), Traffic(n.op, over, 0, 0, 0))
         t.count += 1
         t.payload += max(given, made)
@@ -120,7 +121,7 @@ def _of_rank(graph: Graph, member: Member, mesh: Mesh) -> dict[Key, Traffic]:
     return out
 
 
-def _over(n: Node, member: Member, mesh: Mesh) -> tuple[str, int]:
+def _over(n: Node, member: Member, mesh: Mesh, outer: Mesh) -> tuple[str, int]:
     """The ranks that a collective joins, as mesh axes where they are such, and how many."""
     group = n.attrs.get("group")
     if n.op == "send":
@@ -132,7 +133,7 @@ def _over(n: Node, member: Member, mesh: Mesh) -> tuple[str, int]:
         for a in group:
             size *= member.number(mesh.extent(str(a))) or 1
         return ", ".join(map(str, group)), size
-    return _axes(group, mesh) or f"{len(group)} ranks", len(group)
+    return _axes(group, outer) or f"{len(group)} ranks", len(group)
 
 
 def _axes(group: tuple[object, ...], mesh: Mesh) -> str:

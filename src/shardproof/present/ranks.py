@@ -35,13 +35,13 @@ class Ranks:
     def __init__(self, mesh: Mesh, program: Program, sequential: Graph) -> None:
         self.program = program
         self.sample = _sample(program, sequential)
-        self.mesh = self._numbered(mesh)
+        self.mesh = self.numbered(mesh)
 
     def members(self, k: int) -> list[Member]:
         """The ranks that run the k-th graph."""
         program = self.program
         if program.spmd:
-            inner = self._numbered(program.mesh)
+            inner = self.numbered(program.mesh)
             return [
                 Member(r, self.sample | _indices(program.mesh, inner.coordinates(r)))
                 for r in range(min(_size(inner), SHOWN_RANKS))
@@ -65,7 +65,8 @@ class Ranks:
         text = ", ".join(f"{name} = {SAMPLE}" for name in shown)
         return text if shown == names else f"{text} and all other sizes {SAMPLE}"
 
-    def _numbered(self, mesh: Mesh) -> Mesh:
+    def numbered(self, mesh: Mesh) -> Mesh:
+        """A mesh with numbers for its symbols."""
         return Mesh(tuple((a, substitute(n, self.sample)) for a, n in mesh.axes))
 
 

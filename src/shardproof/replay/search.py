@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 from math import inf, nan, prod
 
@@ -63,14 +63,22 @@ def find_counterexample(
     return search(problem, seeds, tolerance, fixed_inputs, sizes).counterexample
 
 
-def differing_as_given(problem: Problem, fixed: Fixed | None = None) -> set[str]:
+def differing_as_given(
+    problem: Problem, fixed: Fixed | None = None, like: Resized | None = None
+) -> set[str]:
     """Sequential outputs that, in a run at the problem's own sizes, differ by more than any
     rounding: there is no proof of these. What is not in it says nothing; it is empty where the
-    problem is too large to run."""
+    problem is too large to run.
+
+    Args:
+        like: the same sequential program analysed before (:func:`keep_sizes`); the analysis takes
+            longer than the run.
+    """
     if not is_concrete(problem) or elements(problem) > SMALL:
         return set()
     try:
-        result = replay_problem(problem, 0, fixed)
+        given = problem if like is None else replace(like, problem=problem)
+        result = replay_problem(given, 0, fixed)
     except NotReplayable:
         return set()
     if result.fault is not None:

@@ -10,6 +10,7 @@ from shardproof.report.markdown import to_markdown
 from shardproof.report.places import Places
 from shardproof.report.run import Run, causes
 from shardproof.report.sarif import level, message
+from shardproof.report.text import unequal
 
 MAX_SUMMARY = 1_000_000
 """GitHub refuses more than a mebibyte a step."""
@@ -24,9 +25,11 @@ def commands(run: Run, places: Places) -> list[str]:
             f"::{level(f)} file={_property(place.path)},line={place.line},"
             f"title={_property(f'{f.code} {f.title}')}::{_data(message(cause))}"
         )
+    where = f"file={_property(places.check.path)},line={places.check.line}"
+    for label, u in run.unequal():
+        lines.append(f"::warning {where},title=unequal counts::{_data(f'{label}: {unequal(u)}')}")
     for outcome in run.outcomes:
         if outcome.verdict is None:
-            where = f"file={_property(places.check.path)},line={places.check.line}"
             text = f"{outcome.label}: {outcome.error}" if outcome.label else outcome.error
             lines.append(f"::error {where},title=shardproof could not check this::{_data(text)}")
     return lines

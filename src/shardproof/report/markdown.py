@@ -16,6 +16,8 @@ SHOWN = 20
 def to_markdown(run: Run, places: Places) -> bytes:
     """The run as Markdown; everything that comes from a program is quoted as code."""
     lines = [f"## Shardproof: {_code(run.target)}", "", *_table(run)]
+    for label, u in run.unequal():
+        lines += ["", f"{_prose(label)}: {_prose(text.unequal(u))}"]
     found = causes(run)
     for cause in found[:SHOWN]:
         lines += ["", *_finding(cause, places)]

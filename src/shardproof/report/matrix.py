@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Iterator
 from typing import TextIO
@@ -18,7 +19,8 @@ def lines(run: Run, *, width: int = 80, full: bool = False) -> list[text.Line]:
     if not run.matrix:
         verdicts = list(run.verdicts())
         return text.render(verdicts[0], width=width, full=full) if verdicts else []
-    return [*_table(run, width), *_findings(run, width, full), *_errors(run, width)]
+    parts = (_table(run, width), _unequal(run, width), _findings(run, width, full))
+    return [*itertools.chain(*parts), *_errors(run, width)]
 
 
 def plain(run: Run, *, width: int = 80, full: bool = False) -> str:
@@ -61,6 +63,14 @@ def _row(o: Outcome) -> tuple[str, ...]:
 def _fit(row: tuple[str, ...], widths: list[int], width: int) -> str:
     line = _GAP.join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
     return line if len(line) <= width else line[: width - 3] + "..."
+
+
+def _unequal(run: Run, width: int) -> Iterator[text.Line]:
+    for k, (label, u) in enumerate(run.unequal()):
+        if k == 0:
+            yield "", ""
+        for part, _ in _wrapped(f"{label}: {text.unequal(u)}", "    ", width):
+            yield part, STYLES["unproved"]
 
 
 def _findings(run: Run, width: int, full: bool) -> Iterator[text.Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from shardproof.report.diagnostic import EXIT_CODES, INTERRUPTED, Finding, Verdict
+from shardproof.report.diagnostic import EXIT_CODES, INTERRUPTED, Finding, Uneven, Verdict
 
 INPUT_ERROR = 2
 _WORST = (INTERRUPTED, EXIT_CODES["refuted"], INPUT_ERROR, EXIT_CODES["unproved"], 0)
@@ -59,6 +59,13 @@ class Run:
         """The worst exit code of the outcomes; that of an input error where there is none."""
         codes = {o.exit_code for o in self.outcomes}
         return next((c for c in _WORST if c in codes), INPUT_ERROR)
+
+    def unequal(self) -> Iterator[tuple[str, Uneven]]:
+        """The configurations (or the check) that do not refine with unequal counts."""
+        for outcome in self.outcomes:
+            u = outcome.verdict.uneven if outcome.verdict is not None else None
+            if u is not None and u.status == "refuted":
+                yield outcome.label or outcome.verdict.name, u  # type: ignore[union-attr]
 
     def verdicts(self) -> Iterator[Verdict]:
         """The verdicts of the outcomes that have one."""

@@ -157,16 +157,9 @@ class _Report:
         yield from self.section("time", self.time())
 
     def uneven(self, u: Uneven | None) -> Iterator[Line]:
-        if u is None:
-            return
-        said = {
-            "refines": f"also with unequal counts ({u.counts}): refines",
-            "refuted": f"but not with unequal counts ({u.counts}): {u.message}",
-            "unproved": f"with unequal counts ({u.counts}) it is not proved: {u.message}",
-            "not tried": f"with unequal counts ({u.counts}) it was not tried: {u.message}",
-        }
-        style = "bold yellow" if u.status == "refuted" else ""
-        yield from self.wrapped(said[u.status], "  ", style)
+        if u is not None:
+            style = "bold yellow" if u.status == "refuted" else ""
+            yield from self.wrapped(unequal(u), "  ", style)
 
     def section(self, title: str, lines: Iterable[Line]) -> Iterator[Line]:
         body = list(lines)
@@ -343,6 +336,17 @@ class _Report:
         rest = len(items) - SHOWN
         if rest > 0 and not self.full:
             yield f"  and {rest} more (--full shows all)", "dim"
+
+
+def unequal(u: Uneven) -> str:
+    """What was found with unequal counts, as one sentence."""
+    said = {
+        "refines": f"also with unequal counts ({u.counts}): refines",
+        "refuted": f"but not with unequal counts ({u.counts}): {u.message}",
+        "unproved": f"with unequal counts ({u.counts}) it is not proved: {u.message}",
+        "not tried": f"with unequal counts ({u.counts}) it was not tried: {u.message}",
+    }
+    return said[u.status]
 
 
 def _facts(f: Finding) -> Iterator[tuple[str, str]]:

@@ -92,7 +92,7 @@ def _nll_loss_forward(
     if weight is not None:
         picked = ctx.mul(picked, ctx.emit("take_rows", weight, safe))
     loss = ctx.masked_fill(picked, ignored, 0)
-    if reduction == NONE:
+    if reduction == NONE and len(self.shape) > 1:
         return loss, ctx.full(0, (), self.dtype)
     total = ctx.sum(_target_weights(ctx, weight, safe, ignored, self.dtype), _all(safe))
     loss = ctx.sum(loss, _all(loss))

@@ -25,6 +25,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SPEC = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(_HERE))), "spec", "")
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _ENGINE = "_engine_run_backward"
+_CAPTURE = "shardproof.frontends.torch_capture.capture"
 MAX_CALLERS = 6
 
 
@@ -85,21 +86,26 @@ class Provenance:
 
     def _user_frames(self) -> tuple[list[FrameType], FrameType | None]:
         """The user's frames, innermost first, and that of the autograd engine if it runs. A frame
-        outside the engine's call says nothing of what the engine runs."""
+        outside the engine's call says nothing of what the engine runs, and one outside the capture
+        (the command line, a test) is no part of the program."""
         frame: FrameType | None = sys._getframe(2)
         found: list[FrameType] = []
         while frame is not None:
             code = frame.f_code
             if code.co_name == _ENGINE and code.co_filename.startswith(_TORCH):
                 return found, frame
+            if _is_capture(frame):
+                break
             if len(found) <= MAX_CALLERS and self._is_users(code.co_filename):
                 found.append(frame)
             frame = frame.f_back
         return found, None
 
     def _outside(self, frame: FrameType | None) -> list[FrameType]:
-        """The innermost frame of the user's outside ``frame``."""
+        """The innermost frame of the user's outside ``frame``, inside the capture."""
         while frame is not None and not self._is_users(frame.f_code.co_filename):
+            if _is_capture(frame):
+                return []
             frame = frame.f_back
         return [] if frame is None else [frame]
 
@@ -137,6 +143,11 @@ class Provenance:
     def _leave_module(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         if self._modules:
             self._modules.pop()
+
+
+def _is_capture(frame: FrameType) -> bool:
+    """Whether a frame is the one that runs the user's functions."""
+    return frame.f_globals.get("__name__") == _CAPTURE
 
 
 def _as_callers(origin: Origin) -> tuple[str, ...]:

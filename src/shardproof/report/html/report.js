@@ -4,6 +4,7 @@
   "use strict";
   const LIMIT = 200; // children listed at once
   const STEPS = 24; // steps of a derivation shown at first
+  const SHORT = 70; // letters of attributes shown in a step
   const STATES = ["plain", "named", "partial", "foreign", "blamed"];
   const BLAMED = 4;
   const [NAME, OP, TYPE, INPUTS, ATTRS, MODULE, ORIGIN, CODE, MEANING, LAYOUT, TWIN, STATE] =
@@ -347,9 +348,11 @@
       const list = make("ol", { className: "steps" }, ...shown.map((k) => {
         const r = program.rows[k];
         const reads = r[INPUTS].flatMap((i, n) => (n ? [", ", this.link(program, i)] : [this.link(program, i)]));
+        const attrs = program.text(k, ATTRS);
+        const braces = attrs && attrs.length <= SHORT ? make("small", {}, ` {${attrs}}`) : "";
         const means = r[MEANING] ? make("p", {}, make("code", {}, program.text(k, MEANING))) : "";
         return make("li", { className: k === row ? "last" : "" },
-          this.link(program, k), " = ", make("code", {}, program.text(k, OP)), ...(reads.length ? ["(", ...reads, ")"] : [""]), means);
+          this.link(program, k), " = ", make("code", {}, program.text(k, OP)), ...(reads.length ? ["(", ...reads, ")"] : [""]), braces, means);
       }));
       if (!cut) return list;
       const more = make("button", { type: "button" }, "More steps");

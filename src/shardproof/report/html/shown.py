@@ -48,7 +48,8 @@ class Grid:
 
 @dataclass(slots=True)
 class HeatShown:
-    rank: str
+    """The maps of one rank; ``axes`` says which slice, ``corner`` where it starts."""
+
     axes: str
     corner: str
     grids: list[Grid]
@@ -69,6 +70,8 @@ class FindingShown:
 
 @dataclass(slots=True)
 class OutputShown:
+    """One line of the output relation with what the ranks return."""
+
     line: OutputRelation
     tensor: Related | None
     map: maps.Map | None
@@ -215,7 +218,7 @@ def _heat(h: Heat) -> HeatShown:
         _grid(h.rank, h.found, low, high, h.worst),
         _grid("difference", apart, 0.0, widest, h.worst),
     ]
-    return HeatShown(h.rank, h.axes, corner, grids)
+    return HeatShown(h.axes, corner, grids)
 
 
 def _grid(

@@ -1,0 +1,586 @@
+"""Every check on its own: what it is there for is refused, and by its own words.
+
+Altered certificates are mostly refused by several checks at once; a check that is missing would
+not be seen there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.certificate.corpus import PROBLEMS, as_data, certificate, inferred
+from tests.support.problems import Rank, even, sharded
+from tests.support.programs import builder
+
+from shardproof.certificate import pieces as pw
+from shardproof.certificate.algebra import Algebra
+from shardproof.certificate.canonical import _ordered, _steps_vanish
+from shardproof.certificate.claims import (
+    Atom,
+    Cell,
+    Meaning,
+    Piece,
+    Term,
+    well_formed,
+    well_formed_atom,
+)
+from shardproof.certificate.communication import concrete, exact_part, reduction
+from shardproof.certificate.copies import match, outside
+from shardproof.certificate.document import MeaningRow
+from shardproof.certificate.exact import NotChecked, const, variable
+from shardproof.certificate.guards import confined
+from shardproof.certificate.outputs import _all_ranks, _covers, _image
+from shardproof.certificate.products import AtLeast, Equal, Product, Read
+from shardproof.certificate.reading import check_file, check_proof
+from shardproof.certificate.region import Region, Split, digits, find_cell
+from shardproof.certificate.rules import Moved, Source, added, label_sizes, number, sliced
+from shardproof.certificate.schedule import Walk, waits
+from shardproof.certificate.write import proof_of
+from shardproof.infer.run import infer
+from shardproof.ir.builder import Builder
+from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType, Value
+from shardproof.ir.sizes import rank_symbol, symbol
+from shardproof.ops import base as alg
+from shardproof.spec.problem import Problem
+
+N = symbol("N")
+EMPTY = Region({}, ())
+
+
+def unknown(axes: int = 1) -> Atom:
+    return Atom("x", "", (), (), (), (), axes, ())
+
+
+def atom(fn: str, *operands: Any, n_free: int = 1, size: int = 4, **how: Any) -> Atom:
+    axes = how.pop("axes", 1)
+    fields = {"lo": (0,) * axes, "hi": (size,) * axes, "whole": (), "attrs": (), **how}
+    ops = tuple(((t, 1),) for t in operands)
+    return Atom(fn, fn, fields["attrs"], ops, fields["lo"], fields["hi"], n_free, fields["whole"])
+
+
+def term(k: int, *ax: Any, off: Any = (0,), restr: Any = ()) -> Term:
+    return Term.of(k, ax or ((0, 1),), off, restr)
+
+
+# 0 the constant, 1 the index, 2 an unknown of one axis, 3 its sum over [0, 4)
+ATOMS = [unknown(0), unknown(1), unknown(1), atom("sum", term(2), n_free=0)]
+SUM = ("sum", 3, 0)
+
+
+def tensor(*cells: Any, dims: Any = ((4,),)) -> Meaning:
+    made = tuple(Cell((a,), (b,), ((t, 1),)) for a, b, t in cells)
+    return Meaning(dims, made)
+
+
+X = tensor((0, 4, term(2)))
+
+
+def checked_atom(a: Atom) -> None:
+    well_formed_atom([*ATOMS, a], len(ATOMS))
+
+
+FORM: list[tuple[str, Callable[[], Any]]] = [
+    ("walks an axis its atom does not have", lambda: term(2, (1, 1))),
+    ("walks an axis its atom does not have", lambda: term(2, (-1, 1))),
+    ("first two atoms", lambda: well_formed_atom([atom("f", term(0)), unknown(1)], 0)),
+    ("first two atoms", lambda: well_formed_atom([unknown(0), unknown(2)], 1)),
+    ("unknown with a definition", lambda: checked_atom(atom("", n_free=1))),
+    ("unknown with a definition", lambda: checked_atom(unknown(-1))),
+    ("variables that do not fit", lambda: checked_atom(atom("f", term(2), n_free=2))),
+    ("variables that do not fit", lambda: checked_atom(atom("f", term(2), n_free=-1))),
+    ("variables that do not fit", lambda: checked_atom(atom("f", term(2), whole=(1,)))),
+    ("variables that do not fit", lambda: checked_atom(atom("f", term(2), hi=()))),
+    ("another number of operands", lambda: checked_atom(atom("ge", term(2), term(2)))),
+    ("no function of whole axes", lambda: checked_atom(atom("sum", term(2), whole=(0,)))),
+    ("ends before it starts", lambda: checked_atom(atom("sum", term(2), n_free=0, lo=(5,)))),
+    ("not defined before", lambda: checked_atom(atom("f", term(4)))),
+    ("not defined before", lambda: checked_atom(atom("f", term(-1)))),
+    ("wrong number of axes", lambda: checked_atom(atom("f", term(2, None, (0, 1))))),
+    ("wrong number of axes", lambda: checked_atom(atom("f", term(2, None, off=())))),
+    ("two intervals for one", lambda: well_formed(ATOMS, part((SUM, 0, 1), (SUM, 1, 2)))),
+    ("an interval that ends", lambda: well_formed(ATOMS, part((SUM, 2, 1)))),
+    ("label of another atom", lambda: well_formed(ATOMS, part((("sum", 2, 0), 0, 1)))),
+    ("label of another atom", lambda: well_formed(ATOMS, part((("sum", 3), 0, 1)))),
+    ("that is no reduction", lambda: well_formed(ATOMS, part((("max", 3, 0), 0, 1)))),
+    ("that is no reduction", lambda: well_formed(ATOMS, part((("sum", 3, 1), 0, 1)))),
+    ("place that does not exist", lambda: well_formed(ATOMS, part((("in", 3, 1, SUM), 0, 1)))),
+    ("box with the wrong number", lambda: well_formed(ATOMS, Meaning(((4,), (4,)), X.cells))),
+    ("not the whole tensor", lambda: well_formed(ATOMS, tensor((0, 3, term(2))))),
+    ("not the whole tensor", lambda: well_formed(ATOMS, tensor((1, 4, term(2))))),
+    ("leaves the tensor", lambda: well_formed(ATOMS, two((-1, 2), (2, 4)))),
+    ("leaves the tensor", lambda: well_formed(ATOMS, two((0, 2), (2, 5)))),
+    ("leaves the tensor", lambda: well_formed(ATOMS, two((0, 2), (4, 2)))),
+    ("boxes that overlap", lambda: well_formed(ATOMS, two((0, 2), (1, 3)))),
+    ("do not cover", lambda: well_formed(ATOMS, two((0, 2), (3, 4)))),
+]  # fmt: skip
+
+
+def part(*restr: Any) -> Meaning:
+    """A part of the sum, as a tensor without axes."""
+    t = Term.of(3, (), (), tuple(restr))
+    return Meaning((), (Cell((), (), ((t, 1),)),))
+
+
+def two(*spans: tuple[int, int]) -> Meaning:
+    return tensor(*((a, b, term(2)) for a, b in spans))
+
+
+def test_well_formed_claims_are_accepted() -> None:
+    for k in range(len(ATOMS)):
+        well_formed_atom(ATOMS, k)
+    well_formed(ATOMS, X)
+    well_formed(ATOMS, two((0, 2), (2, 4)))
+    well_formed(ATOMS, part((SUM, 0, 2)))
+    checked_atom(atom("f", term(2)))
+    checked_atom(atom("f", term(2), whole=(0,)))
+
+
+# ------------------------------------------------------------------ copies
+
+
+def nodes(op: str = "exp", attr: str = "", twice: bool = False, inner: bool = False) -> list[Node]:
+    b = Builder(Graph("g"), alg.infer_types)
+    x, y = b.input("x", "f32", (4,)), b.input("y", "f32", (4,))
+    z = b.emit("gelu", x, approximate=attr) if attr else b.emit(op, x)
+    b.emit("add", z, z if inner else x if twice else y)
+    return b.graph.nodes
+
+
+def shorter() -> list[Node]:
+    b = Builder(Graph("g"), alg.infer_types)
+    x, y = b.input("x", "f32", (3,)), b.input("y", "f32", (3,))
+    b.emit("add", b.emit("exp", x), y)
+    return b.graph.nodes
+
+
+def moved(*operands: Any, shape: Any = (4,)) -> Moved:
+    source = Source(shape, lambda r, at: [])
+    return Moved(alg.Reshape(shape), source, operands)
+
+
+def viewed(base: Meaning | None, *pieces: Piece) -> Meaning:
+    return Meaning(X.dims, X.cells, base, pieces)
+
+
+Y = tensor((0, 4, Term.of(1, ((0, 1),), (0,), ())))
+COPIES: list[tuple[str, Callable[[], Any]]] = [
+    ("of another length", lambda: outside(nodes(), nodes()[:1])),
+    ("not the operator of the layer", lambda: outside(nodes(), nodes("tanh"))),
+    ("not the operator", lambda: outside(nodes(attr="none"), nodes(attr="tanh"))),
+    ("wired otherwise", lambda: outside(nodes(twice=True), nodes())),
+    ("wired otherwise", lambda: outside(nodes(), nodes(inner=True))),
+    ("wired otherwise|of other types", lambda: outside(nodes(), shorter())),
+    ("another rearrangement", lambda: match(moved(X), moved(X, X), {}, {})),
+    ("another rearrangement", lambda: match(moved(X), moved(X, shape=(2, 2)), {}, {})),
+    ("a rearrangement, or does not", lambda: match(moved(X), X, {}, {})),
+    ("a rearrangement, or does not", lambda: match(X, moved(X), {}, {})),
+    ("reads another tensor", lambda: match(X, viewed(X, Piece(None, None, 1, 0)), {}, {})),
+    ("reads another tensor", lambda: match(X, Meaning(((2, 2),), X.cells), {}, {})),
+    ("of other pieces", lambda: match(X, two((0, 2), (2, 4)), {}, {})),
+    ("of another meaning", lambda: match(X, Y, {2: 2}, {})),
+    ("of another meaning", lambda: match(X, tensor((0, 4, term(2, off=(1,)))), {}, {})),
+    ("of another meaning", lambda: match(X, Meaning(X.dims, (doubled(X),)), {}, {})),
+    ("reads part of a sum", lambda: match(part((SUM, 0, 2)), renamed_part(), {3: 4}, {})),
+]  # fmt: skip
+
+
+def doubled(m: Meaning) -> Cell:
+    (c,) = m.cells
+    return c._replace(lin=tuple((t, 2) for t, _ in c.lin))
+
+
+def renamed_part() -> Meaning:
+    t = Term.of(4, (), (), ((("sum", 4, 0), 0, 2),))
+    return Meaning((), (Cell((), (), ((t, 1),)),))
+
+
+def test_copies_are_matched() -> None:
+    assert len(outside(nodes(), nodes())) == 2
+    atoms: dict[int, int] = {}
+    match(moved(X), moved(Y), atoms, {})
+    assert atoms == {2: 1}
+    match(part((SUM, 0, 2)), renamed_part(), {}, {3: 4})
+
+
+# ------------------------------------------------------------------ regions, pieces, sums
+
+BOX = Region({8: (0, 4), 9: (0, N)}, ())
+HERE = rank_symbol("@r", N)
+REGIONS: list[tuple[str, Callable[[], Any]]] = [
+    ("sign of the stride", lambda: BOX.bounds((0, ((8, N - 5),)))),
+    ("too many pieces", lambda: list(BOX.visit(always_split, 1, "it"))),
+    ("depends on the rank", lambda: BOX.parts(Split(7, 1))),
+    ("cut outside its range", lambda: BOX.parts(Split(8, 5))),
+    ("cut outside its range", lambda: BOX.parts(Split(8, -1))),
+    ("does not split into digits", lambda: digits(BOX, (0, ((9, 3),)), [4, 4])),
+    ("no piece of the operand covers", lambda: find_cell(BOX, [const(5)], [((0,), (4,))])),
+    ("cover the integers in order", lambda: pw.well_formed([Piece(None, 2, 1, 0), END])),
+    ("cover the integers in order", lambda: pw.well_formed([END])),
+    ("do not cover the integers", lambda: pw.well_formed([Piece(None, 3, 1, 0)])),
+    ("do not cover the integers", lambda: pw.well_formed([])),
+    ("order of", lambda: pw.compared([Piece(None, None, 0, N)], "lt", 3)),
+    ("scaled index", lambda: pw.compared([Piece(None, None, 2, 0)], "lt", 3)),
+    ("condition that is no constant", lambda: pw.truth((0, 2))),
+    ("condition that is no constant", lambda: pw.truth((1, 0))),
+    ("product of two indices", lambda: pw.times([(1, 0), (1, 0)])),
+    ("product of two indices", lambda: pw.times([(1, 0), (0, N)])),
+    ("too many intervals", lambda: _steps_vanish([*MANY, [(0, 30)] * 3], [1] * 31)),
+    ("intervals whose order", lambda: _ordered([N, 3])),
+    ("along a diagonal|with gaps", lambda: _image(BOX, (0, ((8, 2),)))),
+    ("do not tile", lambda: _all_ranks(((HERE, 2 * HERE + 1),), Mesh((("r", N),)))),
+    ("the constant", lambda: number(0.5)),
+    ("axes of one label", lambda: label_sizes([("i", "i")], [Source((2, 3), lambda r, at: [])])),
+    ("equal parts", lambda: exact_part(5, 2)),
+]  # fmt: skip
+END = Piece(3, None, 1, 0)
+MANY: list[Any] = [[(k, k + 1)] * 3 for k in range(30)]
+
+
+def always_split(r: Region) -> None:
+    raise Split(next(iter(r.ranges)), 1)
+
+
+def test_covers() -> None:
+    assert _covers({((0, 2),), ((2, 4),)}, ((0, 4),))
+    assert not _covers({((0, 2),), ((3, 4),)}, ((0, 4),))
+    assert not _covers({((0, 2),), ((2, 3),)}, ((0, 4),))
+    assert _covers({((0, 3),), ((2, 4),)}, ((0, 4),))
+
+
+# ------------------------------------------------------------------ sums of products
+
+HALF = Term.of(3, (), (), ((SUM, 0, 2),))
+PRODUCTS = [
+    *ATOMS,
+    atom("prod", HALF, n_free=0, axes=0),
+    Atom("p", "prod", (), (((Term.of(3, (), (), ()), 2),),), (), (), 0, ()),
+]
+PLACE = Read(2, (const(0),))
+
+
+def zero(*factors: Any) -> bool:
+    return Algebra(PRODUCTS).zero([(Product((), factors), 1)], EMPTY)
+
+
+def of_part(k: int) -> Read:
+    return Read(k, (), ((("in", k, 0, SUM), 1, 3),))
+
+
+SUMS: list[tuple[str, Callable[[], Any]]] = [
+    ("operand that has one already", lambda: zero((of_part(4), 1))),
+    ("part of a sum under a power", lambda: zero((of_part(5), 1))),
+    ("division by a condition", lambda: zero((AtLeast(PLACE, 3), -1))),
+    ("division by a condition", lambda: zero((AtLeast(PLACE, 3), 1), (AtLeast(PLACE, 3), -1))),
+    ("does not divide by", lambda: zero((PLACE, 1), (PLACE, -1))),
+    ("power that is too large", lambda: Algebra(PRODUCTS).raised(2, 65)),
+    ("power that is too large", lambda: Algebra(PRODUCTS).raised(2, -65)),
+    ("division by zero", lambda: Algebra(PRODUCTS).raised(0, -1)),
+]  # fmt: skip
+
+
+def test_a_quotient_of_what_the_program_divides_by() -> None:
+    at = Algebra(PRODUCTS)
+    at.divides(2)
+    one = Product((), ((PLACE, 1), (PLACE, -1)))
+    assert at.equal([(one, 1)], [(Product((), ()), 1)], EMPTY)
+    assert list(at.assumed) == ["x is nowhere zero (the program divides by it)"]
+
+
+# ------------------------------------------------------------------ collectives
+
+
+def source(*shape: int) -> Source:
+    return Source(shape, lambda r, at: [])
+
+
+def met(kind: str, *shapes: Any, types: Any = None, **attrs: Any) -> Any:
+    sources = [source(*s) for s in shapes]
+    types = types or [TensorType("f32", s) for s in shapes]
+    every = attrs.pop("every", [attrs] * len(sources))
+    return concrete(Algebra(ATOMS), kind, sources, every, types)
+
+
+def reduced(*sources: Source) -> Source:
+    return reduction(Algebra(ATOMS), "sum", sources, "f32")
+
+
+UNLIKE = [{"op": "sum"}, {"op": "max"}]
+SHORT: dict[str, Any] = {"op": "sum", "dim": 0, "sizes": (1, 2)}
+F, B = TensorType("f32", (4,)), TensorType("b8", (4,))
+COLLECTIVES: list[tuple[str, Callable[[], Any]]] = [
+    ("of different shapes", lambda: reduced(source(2), source(3))),
+    ("the reduction", lambda: met("all_reduce", (4,), (4,), types=[B, B], op="sum")),
+    ("the reduction", lambda: met("all_reduce", (4,), (4,), op="xor")),
+    ("members disagree", lambda: met("all_reduce", (4,), (4,), every=UNLIKE)),
+    ("unlike tensors", lambda: met("all_gather", (4,), (4,), types=[F, B], dim=0)),
+    ("unlike tensors", lambda: met("all_gather", (4,), (4, 1), dim=0)),
+    ("the collective", lambda: met("gossip", (4,), (4,))),
+    ("do not make up the tensor", lambda: met("reduce_scatter", (4,), (4,), **SHORT)),
+]  # fmt: skip
+
+
+def program(*ranks: Callable[[Builder], None]) -> Program:
+    graphs = []
+    for k, run in enumerate(ranks):
+        b = builder(f"rank{k}")
+        b.graph.rank = k
+        run(b)
+        graphs.append(b.graph)
+    return Program(Mesh.of(tp=len(ranks)), graphs)
+
+
+def reduce(*ranks: int, op: str = "all_reduce", **how: Any) -> Callable[[Builder], None]:
+    def run(b: Builder) -> None:
+        x = b.input("x", "f32", (4,))
+        given = {"group": ranks, "group_size": len(ranks), **how}
+        b.emit(op, x, **({"op": "sum"} if op == "all_reduce" else {"dim": 0}), **given)
+
+    return run
+
+
+def nothing(b: Builder) -> None:
+    b.input("x", "f32", (4,))
+
+
+def flying(returned: bool) -> Graph:
+    b = builder("g")
+    x = b.input("x", "f32", (4,))
+    attrs: Any = {"op": "sum", "group": (0, 1), "group_size": 2, "async": True}
+    y = b.emit("all_reduce", x, **attrs)
+    return b.returns(y) if returned else b.returns(b.emit("exp", y))
+
+
+def walk(*ranks: Callable[[Builder], None]) -> Callable[[], Any]:
+    return lambda: list(Walk(program(*ranks)).steps())
+
+
+def swapped() -> Any:
+    p = program(nothing, nothing)
+    p.graphs.reverse()
+    return Walk(p)
+
+
+SCHEDULES: list[tuple[str, Callable[[], Any]]] = [
+    ("was not waited for", lambda: waits(flying(True))),
+    ("was not waited for", lambda: waits(flying(False))),
+    ("not in the order of the ranks", swapped),
+    ("does not answer", walk(reduce(0, 1), nothing)),
+    ("that the rank is not in", walk(reduce(1, 2), nothing, nothing)),
+    ("call different operators", walk(reduce(0, 1), reduce(0, 1, op="all_gather"))),
+]
+
+
+def test_collectives_that_meet() -> None:
+    assert len(walk(reduce(0, 1), reduce(0, 1))()) == 1
+    assert len(met("all_reduce", (4,), (4,), op="sum")) == 2
+
+
+# ------------------------------------------------------------------ guards
+
+
+def test_a_guard_confines_a_summed_index() -> None:
+    p = Product(((8, 0, 6),), ((Read(2, (variable(8),)), 1),))
+    inside = Region({8: (0, 6)}, ())
+    assert confined(p, variable(8), 2, 5, inside) == [(p._replace(ranges=((8, 2, 5),)), 1)]
+    assert confined(p, variable(8), 6, None, inside) == []
+    assert confined(p, variable(8), 0, 6, inside) == [(p, 1)]
+    with pytest.raises(Split):
+        confined(p._replace(ranges=()), variable(8), 2, None, inside)
+
+
+def test_guards_of_one_tensor() -> None:
+    t = Read(2, (const(0),))
+    at = Algebra(ATOMS)
+    low, high = (Product((), ((AtLeast(t, k), 1),)) for k in (2, 5))
+    both = Product((), (*low.factors, *high.factors))
+    assert at.equal([(both, 1)], [(high, 1)], EMPTY)
+    assert not at.equal([(both, 1)], [(low, 1)], EMPTY)
+    hot = [Product((), ((Equal(t, const(k)), 1),)) for k in (3, 4)]
+    none = Product((), (*hot[0].factors, *hot[1].factors))
+    assert at.zero([(none, 1)], EMPTY)
+    one = Product((), (*hot[0].factors, *low.factors))
+    assert at.equal([(one, 1)], [(hot[0], 1)], EMPTY)
+    assert at.zero([(Product((), (*hot[0].factors, *high.factors)), 1)], EMPTY)
+
+
+# ------------------------------------------------------------------ the whole
+
+
+def edited(name: str, edit: Callable[[Any], None], **how: bool) -> Callable[[], Any]:
+    def run() -> None:
+        data: Any = as_data(certificate(name, **how))
+        edit(data)
+        problem = check_file(msgspec.json.encode(data))[0].problem
+        if problem:
+            raise NotChecked(problem)
+
+    return run
+
+
+def by_rank(name: str, edit: Callable[[Any], None]) -> Callable[[], Any]:
+    return edited(name, edit, symbolic_ranks=False)
+
+
+def claim(data: Any, value: int, change: Callable[[list[Any]], list[Any]]) -> None:
+    """Give a value of the sequential graph another claim."""
+    proof = data["proof"]
+    row = list(proof["meanings"][proof["sequential"][value]])
+    proof["meanings"].append(change(row))
+    proof["sequential"][value] = len(proof["meanings"]) - 1
+
+
+def on_itself(data: Any, pieces: list[Any]) -> None:
+    base = data["proof"]["sequential"][1]
+    claim(data, 1, lambda row: [*row[:2], base, pieces])
+
+
+def unnamed(data: Any) -> None:
+    for row in data["proof"]["terms"]:
+        if row[0] == 2:
+            row[0] = 0
+            row[1:] = [[None] * len(row[1]), [], []]
+
+
+def fewer_ranks(data: Any) -> None:
+    for key in ("graphs", "relation"):
+        data[key].pop()
+    data["obligations"][0]["expected"].pop()
+    data["proof"]["distributed"].pop()
+
+
+def view_of_a_view(data: Any) -> None:
+    on_itself(data, [[None, None, 1, 0]])
+    on_itself(data, [[None, None, 1, 0]])
+
+
+WHOLE: list[tuple[str, Callable[[], Any]]] = [
+    ("nothing to prove", edited("uneven mlp", lambda d: d["obligations"].clear())),
+    ("without its base, or its function", edited("lookup", lambda d: on_itself(d, []))),
+    ("integer view of an integer view", edited("lookup", view_of_a_view)),
+    ("not as many graphs as ranks", by_rank("uneven mlp", fewer_ranks)),
+    ("integer view of an input", edited("lookup", lambda d: on_itself(d, [[None, None, 1, 0]]))),
+    ("not a certificate of version", edited("mlp", lambda d: d.update(version=7))),
+    ("not a certificate of version", edited("mlp", lambda d: d.update(kind="x"))),
+    ("mesh axis is named twice", edited("mlp", lambda d: d["mesh"].append(["tp", 1]))),
+    ("axis without ranks", edited("mlp", lambda d: d.update(mesh=[["tp", 0]]))),
+    ("graph that is not in the document", edited("mlp", lambda d: d.update(sequential=99))),
+    ("graph that is not in the document", edited("mlp", lambda d: d.update(sequential=-1))),
+    ("as many tables of meanings", edited("mlp", lambda d: d["proof"]["distributed"].clear())),
+    ("not in its table", edited("mlp", lambda d: d["proof"]["sequential"].__setitem__(0, 999))),
+    ("not in its table", edited("mlp", lambda d: d["proof"]["sequential"].__setitem__(0, -1))),
+    ("have a meaning", edited("mlp", lambda d: d["proof"]["sequential"].pop())),
+    ("the claim is not that it is an unknown", edited("mlp", unnamed)),
+    ("not as many", edited("uneven mlp", lambda d: d["graphs"].pop())),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("message", "refused"),
+    [*FORM, *COPIES, *REGIONS, *SUMS, *COLLECTIVES, *SCHEDULES, *WHOLE],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_it_is_refused(message: str, refused: Callable[[], Any]) -> None:
+    with pytest.raises(NotChecked, match=message):
+        refused()
+
+
+def test_what_is_not_refused() -> None:
+    assert [s.shape for s in (sliced(source(4), 0, 1, 2), added([source(4)], [1]))] == [(2,), (4,)]
+
+
+# ------------------------------------------------------------------ undefined contents
+
+
+def noise(reduced: bool) -> Problem:
+    """The input plus undefined contents minus themselves."""
+
+    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("shift", v["x"], by=0)}
+
+    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
+        e = b.emit("undefined", shape=(2,), dtype="f32")
+        d = b.emit("sub", e, e)
+        d = rank.reduce(b, e) if reduced else d
+        return {"y": b.emit("add", v["x"], d)}
+
+    return sharded("noise", even(2, 1), {"x": ("f32", (2,), None)}, sequential, ranks, {"y": None})
+
+
+@pytest.mark.parametrize(
+    ("reduced", "message"), [(False, "undefined contents that cancel"), (True, "undefined")]
+)
+def test_undefined_contents_do_not_cancel(reduced: bool, message: str) -> None:
+    """Claims that the noise is zero and that the output is the input."""
+    problem = noise(reduced)
+    inf = infer(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    zero = len(proof.meanings)
+    proof.meanings.append(MeaningRow([[2]], [([0], [2], [])]))
+    for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
+        names = [v.name for v in graph.values()]
+        row[names.index("all_reduce" if reduced else "sub")] = zero
+        row[names.index("add")] = proof.sequential[-1]
+    found = check_proof(problem, inf.problem, proof, {}, [])
+    assert message in found.problem
+
+
+def test_types_are_worked_out_again() -> None:
+    """A graph that no reader has checked."""
+    problem = PROBLEMS["uneven mlp"]()
+    inf = inferred(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    assert check_proof(problem, inf.problem, proof, {}, []).agrees
+    last = problem.distributed.graphs[0].nodes[-1].outputs[0]
+    last.type = TensorType("i64", last.shape)
+    assert "graph" in check_proof(problem, inf.problem, proof, {}, []).problem
+
+
+# ------------------------------------------------------------------ what is not explained
+
+
+def unexplained() -> Problem:
+    """An operator that nothing is known of, on both sides."""
+
+    def run(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("opaque", v["x"], target="f", shape=(2,), dtype="f32")}
+
+    inputs: Any = {"x": ("f32", (2,), None)}
+    return sharded(
+        "unexplained", even(2, 1), inputs, run, lambda b, v, rank: run(b, v), {"y": None}
+    )
+
+
+def test_two_calls_of_an_unknown_operator_may_differ() -> None:
+    problem = unexplained()
+    inf = infer(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    for row in proof.distributed:
+        row[-1] = proof.sequential[-1]
+    assert "the rule Opaque" in check_proof(problem, inf.problem, proof, {}, []).problem
+
+
+def test_a_result_that_is_not_the_definition() -> None:
+    data: Any = as_data(certificate("fused cross entropy", symbolic_ranks=False))
+    proof = data["proof"]
+    graph, node, _ = proof["opened"][0]
+    assert graph == 0
+    row = proof["sequential"]
+    row[2 + node] = row[0]
+    problem = check_file(msgspec.json.encode(data))[0].problem
+    assert "not that of the definition" in problem
+
+
+def test_an_input_that_no_relation_gives() -> None:
+    problem = PROBLEMS["uneven mlp"]()
+    inf = inferred(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    relation = problem.relation[0]
+    name = relation.output_names.pop()
+    relation.outputs.pop()
+    names = [v.name for v in problem.distributed.graphs[0].inputs]
+    proof.distributed[0][names.index(name)] = proof.sequential[0]
+    found = check_proof(problem, inf.problem, proof, {}, [])
+    assert "not that it is an unknown" in found.problem
