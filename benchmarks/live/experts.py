@@ -110,7 +110,10 @@ class Moe(nn.Module):
         if self.bug == "weighted twice":
             send = back  # planted: weighted twice
         seen = self.enter(x)
+        if self.bug != "no backward sum of the weights":
+            back = self.enter(back)
         boxes = torch.einsum("btec,btd->becd", send, seen)
+        # planted: no backward sum of the weights
         y = torch.einsum("btec,becd->btd", back, self.away(boxes))
         return self.leave(y + self.shared_down(F.gelu(self.shared_up(seen))))
 
@@ -271,7 +274,7 @@ CASES = [
     Case("experts dp2 ep2", dp2_ep2, twins(dp2_ep2, "experts averaged", "router not summed",
          "experts summed over ep")),
     Case("experts ep2 tp2", ep2_tp2, twins(ep2_tp2, "no backward sum of the experts",
-         "weighted twice", "router not summed")),
+         "no backward sum of the weights", "router not summed")),
     Case("experts dp2 ep2 tp2, 2 layers", whole, twins(whole, "experts averaged",
          "own shares of tokens", "no backward sum of the experts"), long=True),
 ]  # fmt: skip
