@@ -21,16 +21,10 @@ SEQUENCE = {"cp": Shard(1)}
 
 def rotated(x: Any, positions: Any) -> Any:
     """Rotary positions of halves; x is [batch, length, heads, 2]."""
-    angle = (positions * 0.5).view(1, -1, 1, 1)
+    angle = (positions * 0.5).view(1, -1, 1, 1)  # carries: positions from zero
     a, b = x.chunk(2, -1)
     cos, sin = angle.cos(), angle.sin()
     return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
-
-
-def masked(labels: Any, losses: Any) -> tuple[Any, Any]:
-    """The sum over the labels that count, and their number."""
-    counts = labels != -100
-    return losses.masked_fill(~counts, 0.0).sum(), counts.sum()
 
 
 class Attention(nn.Module):
@@ -43,9 +37,7 @@ class Attention(nn.Module):
         return torch.arange(length)
 
     def forward(self, x: Any) -> Any:
-        q, k, v = (
-            layer(x).view(*x.shape[:2], HEADS, HEAD) for layer in (self.q, self.k, self.v)
-        )
+        q, k, v = (layer(x).view(*x.shape[:2], HEADS, HEAD) for layer in (self.q, self.k, self.v))
         at = self.positions(x.shape[1])
         y = self.attend(rotated(q, at), rotated(k, at), v)
         return self.out(y.reshape(*x.shape[:2], -1))
@@ -138,10 +130,6 @@ class Ulysses(Attention):
         if self.bug == "attention to the own part":
             return super().attend(q, k, v)  # planted: attention to the own part
         q, k, v = (Swap.apply(x, 2, 1, self.group, self.bug) for x in (q, k, v))
-        if self.bug == "heads and sequence mixed":
-            y = super().attend(q, k, v)
-            y = Swap.apply(y.transpose(1, 2), 2, 1, self.group, "")
-            return y.reshape(q.shape[0], -1, HEADS, HEAD)
         return Swap.apply(super().attend(q, k, v), 1, 2, self.group, self.bug)
 
 
@@ -161,14 +149,16 @@ class Parallel(Model):
             op = dist.ReduceOp.AVG  # planted: own count of tokens
         else:
             dist.all_reduce(count, group=self.group)
-        loss = losses.sum() / count
+        loss = losses.sum() / count  # carries: own count of tokens
         loss.backward()
         for p in self.parameters():
+            how = op
             if self.bug == "gradients averaged":
-                dist.all_reduce(p.grad, dist.ReduceOp.AVG, self.group)  # planted: gradients averaged
-            elif self.bug != "bias gradient not summed" or p.dim() > 1:
-                dist.all_reduce(p.grad, op, self.group)
-        optimizer.step()
+                how = dist.ReduceOp.AVG  # planted: gradients averaged
+            # planted: bias gradient not summed
+            if self.bug != "bias gradient not summed" or p.dim() > 1:
+                dist.all_reduce(p.grad, how, self.group)  # carries: gradients averaged
+        optimizer.step()  # carries: bias gradient not summed
         total = loss.detach()
         dist.all_reduce(total, op, self.group)
         return total

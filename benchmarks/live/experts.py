@@ -112,7 +112,7 @@ class Moe(nn.Module):
         seen = self.enter(x)
         if self.bug != "no backward sum of the weights":
             back = self.enter(back)
-        boxes = torch.einsum("btec,btd->becd", send, seen)
+        boxes = torch.einsum("btec,btd->becd", send, seen)  # carries: weighted twice
         # planted: no backward sum of the weights
         y = torch.einsum("btec,becd->btd", back, self.away(boxes))
         return self.leave(y + self.shared_down(F.gelu(self.shared_up(seen))))
@@ -204,7 +204,7 @@ class Model(nn.Module):
         if self.groups:
             loss = self.groups.sum(loss.detach(), ("dp", "ep"))
             self.reduce()
-        optimizer.step()
+        optimizer.step()  # carries: router not summed
         return loss
 
     def reduce(self) -> None:

@@ -62,7 +62,8 @@ def _images(t: Term, lo: Box, hi: Box) -> list[tuple[Box, Box]]:
     if prod(len(i) for i in intervals) > MAX_BOXES:
         raise Unsupported("a part in too many pieces")
     return [
-        (tuple(a for a, _ in box), tuple(b for _, b in box)) for box in itertools.product(*intervals)
+        (tuple(a for a, _ in box), tuple(b for _, b in box))
+        for box in itertools.product(*intervals)
     ]
 
 
