@@ -11,7 +11,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from shardproof import Input, Mesh, Shard, Spec, concat, seq
-from shardproof.testing.cases import Case
+from shardproof.testing.cases import Case, twins
 
 LENGTH, WIDTH, SCALE = 8, 4, 0.5
 NEVER = float("-inf")
@@ -153,6 +153,53 @@ def ring(q: Any, k: Any, v: Any, causal: bool, zigzag: bool, merge: Any, bug: st
     return merge(blocks, bug)
 
 
+def whole(x: Any, bug: str) -> Any:
+    """All parts in zigzag, in the order of the sequence."""
+    ranks = dist.get_world_size()
+    parts = [torch.empty_like(x) for _ in range(ranks)]
+    dist.all_gather(parts, x.contiguous())
+    halves = [p.chunk(2, 1) for p in parts]
+    if bug == "second halves not turned round":
+        back = [h[1] for h in halves]  # planted: second halves not turned round
+    else:
+        back = [h[1] for h in reversed(halves)]
+    return torch.cat([*(h[0] for h in halves), *back], 1)
+
+
+def all_keys(q: Any, k: Any, v: Any, bug: str) -> Any:
+    """Causal attention in zigzag to keys and values of all ranks."""
+    if bug == "parts in the order of ranks":
+        parts = [torch.empty_like(v) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, v.contiguous())
+        v = torch.cat(parts, 1)  # planted: parts in the order of ranks
+    else:
+        v = whole(v, bug)
+    scores = q @ whole(k, bug).transpose(1, 2) * SCALE
+    mine = places(dist.get_rank(), bug != "queries taken for contiguous")
+    hidden = torch.arange(LENGTH) > mine.unsqueeze(1)  # planted: queries taken for contiguous
+    scores = scores.masked_fill(hidden, NEVER)  # carries: queries taken for contiguous
+    # carries: parts in the order of ranks, second halves not turned round
+    return torch.softmax(scores, -1) @ v
+
+
+def gathered_spec(bug: str = "", ranks: int = 2) -> Spec:
+    def placed(name: str) -> Any:
+        return functools.partial(chunks, name, ranks)
+
+    return Spec(
+        sequential=lambda: functools.partial(attention, causal=True),
+        distributed=lambda mesh, rank: functools.partial(all_keys, bug=bug),
+        mesh=Mesh(cp=ranks),
+        inputs={n: Input((2, LENGTH, WIDTH), "f32", placed(n)) for n in ("q", "k", "v")},
+        step="forward",
+        outputs={"output": placed("output")},
+    )
+
+
+def gathered_on_four(bug: str = "") -> Spec:
+    return gathered_spec(bug, 4)
+
+
 def chunks(name: str, ranks: int, rank: int) -> Any:
     n = LENGTH // (2 * ranks)
     last = (2 * ranks - 1 - rank) * n
@@ -193,11 +240,18 @@ RING = ("one step short", "values stay")
 RESCALED = ("sum not rescaled", "output not rescaled", *RING)
 CAUSAL = ("mask of the own block", "owner by the other direction")
 
+ORDER = (
+    "second halves not turned round", "parts in the order of ranks",
+    "queries taken for contiguous",
+)  # fmt: skip
+
 CASES = [
+    Case("zigzag cp2, all keys, causal", gathered_spec, twins(gathered_spec, *ORDER)),
+    Case("zigzag cp4, all keys, causal", gathered_on_four, twins(gathered_on_four, *ORDER)),
     case("ring cp4", *RESCALED),
     case("ring cp4, causal", *RESCALED[:2], *CAUSAL, causal=True,
          expected="unproved"),
-    case("ring cp2, zigzag", *RESCALED, zigzag=True, ranks=2),
+    case("ring cp2, zigzag", *RESCALED, zigzag=True, ranks=2, expected="unproved"),
     case("ring cp2, zigzag, causal", *RESCALED[1:3], "positions in the order of ranks",
          zigzag=True, causal=True, ranks=2, expected="unproved"),
     case("ring cp4, blocks merged at the end", "mean of the blocks", "weights not normalised",

@@ -71,8 +71,8 @@ def _intervals(first: Size, walks: list[tuple[Size, Size, Size]]) -> list[tuple[
     """What walks of strides over ranges read from ``first`` on: one interval where the strides are
     digits, else one for every value of those that leave gaps."""
     width: Size = 1
-    while (k := next((k for k, w in enumerate(walks) if w[0] == width), None)) is not None:
-        s, a, b = walks.pop(k)
+    while (n := next((k for k, w in enumerate(walks) if w[0] == width), None)) is not None:
+        s, a, b = walks.pop(n)
         first = first + s * a
         width = width * (b - a)
     starts = [first]
