@@ -32,7 +32,7 @@ def check_bug(name: str) -> dict[str, Any]:
     case = bug.case()
     start = time.perf_counter()
     verdict = case.spec().named(name).check()
-    twins = [check_twin(fault, make) for fault, make in case.twins.items()]
+    twins = [check_twin(fault, make, fixes=True) for fault, make in case.twins.items()]
     return {
         "id": name,
         "kind": bug.kind,

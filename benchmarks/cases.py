@@ -24,14 +24,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 TOLERANCE = 1e-9
 
 
-def check_one(name: str) -> dict[str, Any]:
+def check_one(module: str, name: str) -> dict[str, Any]:
     """Everything about one case and its twins."""
     from benchmarks.graphs import peak_mib
-    from benchmarks.live import all_cases
+    from benchmarks.live import cases_of
 
     from shardproof.infer.run import infer
 
-    case = all_cases()[name]
+    case = cases_of(module)[name]
     start = time.process_time()
     spec = case.spec().named(name)
     problem = spec.resolve()
@@ -66,12 +66,12 @@ def replay_error(spec: Any) -> float | None:
     return result.worst.error if result.worst is not None else None
 
 
-def check_twin(name: str, make: Any) -> dict[str, Any]:
+def check_twin(name: str, make: Any, *, fixes: bool = False) -> dict[str, Any]:
     """Verdict of a faulty program and what is blamed for it."""
     from shardproof.testing.cases import blame, file_of, marks
 
     start = time.process_time()
-    verdict = make().named(name).check()
+    verdict = make().named(name).check(fixes=fixes)
     fault = marks(file_of(make), name)
     first = verdict.findings[0] if verdict.findings else None
     span = first.primary if first is not None else None
@@ -97,11 +97,11 @@ def relative(file: str) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else file
 
 
-def check_all(names: list[str]) -> list[dict[str, Any]]:
-    """One record a case; each in its own process."""
+def check_all(names: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """One record a case (module and name); each in its own process."""
     out = []
-    for name in names:
-        command = [sys.executable, __file__, "--one", name]
+    for module, name in names:
+        command = [sys.executable, __file__, "--one", module, name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             error = done.stderr.strip().splitlines()
@@ -155,15 +155,21 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="where the figures are written")
     parser.add_argument("--only", nargs="*", help="names of cases, or parts of them")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--modules", nargs="*", help="modules of benchmarks/live; all by default")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     if given.one:
-        print(json.dumps(check_one(given.one)))
+        print(json.dumps(check_one(*given.one)))
         return 0
-    from benchmarks.live import all_cases
+    from benchmarks.live import MODULES, cases_of
 
-    names = [n for n in all_cases() if not given.only or any(part in n for part in given.only)]
+    names = [
+        (module, name)
+        for module in given.modules or MODULES
+        for name in cases_of(module)
+        if not given.only or any(part in name for part in given.only)
+    ]
     print(
         f"{'case':34}{'verdict':>10}{'rank':>4}{'nodes':>7}{'replay':>9}{'capt s':>8}{'infer s':>8}"
         f"{'MiB':>6}{'twin':>5}{'ref':>5}{'blam':>5}"

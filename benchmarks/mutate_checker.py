@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 PACKAGE = ROOT / "src" / "shardproof" / "certificate"
 NOT_CHECKER = ("__init__.py", "agree.py", "write.py")
-TESTS = ("test_refusals.py", "test_sums.py")
+TESTS = ("test_refusals.py", "test_sums.py", "test_forged_steps.py", "test_fold.py")
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,

@@ -7,6 +7,7 @@ use stands in `common.py`.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 
 from shardproof.testing.cases import Case
 
@@ -30,11 +31,17 @@ MODULES = (
 )
 
 
-def all_cases() -> dict[str, Case]:
+def cases_of(module: str) -> dict[str, Case]:
+    """The cases of one module by name."""
+    cases: list[Case] = importlib.import_module(f"benchmarks.live.{module}").CASES
+    return {case.name: case for case in cases}
+
+
+def all_cases(modules: Sequence[str] = MODULES) -> dict[str, Case]:
     """Every case by name."""
-    found = {}
-    for module in MODULES:
-        for case in importlib.import_module(f"benchmarks.live.{module}").CASES:
-            assert case.name not in found, f"two cases are called {case.name}"
-            found[case.name] = case
+    found: dict[str, Case] = {}
+    for module in modules:
+        for name, case in cases_of(module).items():
+            assert name not in found, f"two cases are called {name}"
+            found[name] = case
     return found

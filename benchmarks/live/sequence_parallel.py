@@ -105,13 +105,16 @@ class Layer(t.Layer):
             x = F.linear(x, out.weight, out.bias)  # planted: bias before the sum
             return Scatter.apply(x, self.group, self.bug)
         x = F.linear(x, out.weight)
+        # carries: bias gradients not summed
         return Scatter.apply(x, self.group, self.bug) + out.bias
 
     def forward(self, x: Any) -> Any:
-        y = Gather.apply(self.norm1(x), self.group, self.bug)  # carries: own part of the gradient
+        # carries: own part of the gradient, norm gradients not summed
+        y = Gather.apply(self.norm1(x), self.group, self.bug)
         y = self.attention.context(y.transpose(0, 1)).transpose(0, 1)
         x = x + self.leave(y, self.attention.out)
-        y = Gather.apply(self.norm2(x), self.group, self.bug)  # carries: own part of the gradient
+        # carries: own part of the gradient, norm gradients not summed
+        y = Gather.apply(self.norm2(x), self.group, self.bug)
         return x + self.leave(F.gelu(self.mlp.up(y)), self.mlp.down)
 
 
@@ -127,6 +130,7 @@ class Transformer(t.Transformer):
         x = Split.apply(self.embed(tokens).transpose(0, 1), self.group, self.bug)
         for layer in self.layers:
             x = layer(x)  # carries: part of the next rank
+        # carries: norm gradients not summed
         x = Join.apply(self.norm(x), self.group, self.bug).transpose(0, 1)
         return self.loss(self.head(x), labels)
 

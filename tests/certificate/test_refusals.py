@@ -7,12 +7,13 @@ not be seen there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
-from tests.certificate.corpus import PROBLEMS, as_data, certificate, inferred
-from tests.support.problems import Rank, even, sharded
+from tests.certificate.corpus import as_data, certificate
 from tests.support.programs import builder
 
 from shardproof.certificate import pieces as pw
@@ -28,23 +29,22 @@ from shardproof.certificate.claims import (
     well_formed_atom,
 )
 from shardproof.certificate.communication import concrete, exact_part, reduction
-from shardproof.certificate.copies import match, outside
-from shardproof.certificate.document import MeaningRow
-from shardproof.certificate.exact import NotChecked, const, variable
+from shardproof.certificate.copies import Copies, Copy, Table, Template, match, outside
+from shardproof.certificate.discrete import Discrete, _linear, _whole
+from shardproof.certificate.exact import NotChecked, Quotient, const, variable
+from shardproof.certificate.functions import Functions
 from shardproof.certificate.guards import confined
-from shardproof.certificate.outputs import _all_ranks, _covers, _image
+from shardproof.certificate.outputs import _all_ranks, _boxes, _covers, _image
 from shardproof.certificate.products import AtLeast, Equal, Product, Read
-from shardproof.certificate.reading import check_file, check_proof
+from shardproof.certificate.ranks import Ranks
+from shardproof.certificate.reading import check_file
 from shardproof.certificate.region import Region, Split, digits, find_cell
 from shardproof.certificate.rules import Moved, Source, added, label_sizes, number, sliced
 from shardproof.certificate.schedule import Walk, waits
-from shardproof.certificate.write import proof_of
-from shardproof.infer.run import infer
 from shardproof.ir.builder import Builder
-from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType, Value
+from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType
 from shardproof.ir.sizes import rank_symbol, symbol
 from shardproof.ops import base as alg
-from shardproof.spec.problem import Problem
 
 N = symbol("N")
 EMPTY = Region({}, ())
@@ -205,6 +205,102 @@ def test_copies_are_matched() -> None:
     match(part((SUM, 0, 2)), renamed_part(), {}, {3: 4})
 
 
+# Unknowns 2 and 3 are read from outside, 4 is made of 2 in the layer; 5 and 6 are free names.
+LAYER = [unknown(0), unknown(1), unknown(), unknown(), atom("f", term(2)), unknown(), unknown(2)]
+
+
+def layer(**facts: Any) -> tuple[Copies, Copy]:
+    """A copy that renames 2 to 3 and makes 5 of 4, and what is known when it is checked."""
+    t = Template(0, 0, 1, (4,), (2,), plain=True)
+    c = Copy(t, 1, (facts.pop("new", 5),), atoms={0: 0, 1: 1, 2: 3})
+    algebra = Algebra(list(facts.pop("atoms", LAYER)))
+    for name in ("known", "boolean", "spans"):
+        getattr(algebra, name).update(facts.pop(name, {}))
+    ranks = facts.pop("ranks", {})
+    infinite = facts.pop("infinite", ())
+    run: Any = SimpleNamespace(
+        claims=SimpleNamespace(atoms=algebra.full),
+        algebra=algebra,
+        functions=SimpleNamespace(axes=facts.pop("axes", {})),
+        infinite=SimpleNamespace(reads=lambda a: a in infinite),
+        ranks=SimpleNamespace(symbols_of=lambda a, restr: frozenset(ranks.get(a, ()))),
+        **{"undefined": set(), "owner": {0: 0, 1: 1}, "ready": {0, 1}, "differs": set(),
+           "images": set(), **facts},
+    )  # fmt: skip
+    return Copies(run), c
+
+
+def alike(**facts: Any) -> None:
+    copies, c = layer(**facts)
+    copies._alike(c)
+
+
+def made(a: int = 4, **facts: Any) -> Atom:
+    copies, c = layer(**facts)
+    copies._make(c, a, c.new[0])
+    copies._facts(c)
+    return copies.atoms[c.new[0]]
+
+
+def renaming_what_was_seen() -> None:
+    copies, c = layer()
+    c.atoms[5] = 3
+    copies._alike(c)
+
+
+def unchecked(**how: Any) -> None:
+    copies, c = layer()
+    for name, value in how.items():
+        setattr(c.template if name == "plain" else c, name, value)
+    copies.add(c, [], Table({}))
+
+
+IMAGES: list[tuple[str, Callable[[], Any]]] = [
+    ("not checked on its own", lambda: unchecked(plain=False)),
+    ("not checked on its own", lambda: unchecked(of=layer()[1])),
+    ("with other names", lambda: unchecked(new=())),
+    ("that its layer has looked at|what its layer has looked at", renaming_what_was_seen),
+    ("of a known range", lambda: alike(known={2: (0, 4)})),
+    ("of a known range", lambda: alike(known={2: (0, 4), 3: (0, 5)})),
+    ("of a known range", lambda: alike(spans={2: [END]})),
+    ("renames a condition", lambda: alike(boolean={2})),
+    ("renames infinities", lambda: alike(infinite=(2,))),
+    ("renames infinities", lambda: alike(infinite=(3,))),
+    ("renames undefined contents", lambda: alike(undefined={2})),
+    ("renames undefined contents", lambda: alike(undefined={3})),
+    ("depends on the rank", lambda: alike(ranks={3: "r"})),
+    ("another meaning already", lambda: made(owner={5: "x"})),
+    ("another meaning already", lambda: made(ready={5})),
+    ("another meaning already", lambda: made(images={5})),
+    ("another meaning already", lambda: made(new=99)),
+    ("another meaning already", lambda: made(new=-1)),
+    ("another meaning already", lambda: made(new=4)),
+    ("another meaning already", lambda: made(new=2)),
+    ("read from outside", lambda: made(a=2)),
+    ("read from outside", lambda: made(new=6)),
+    ("defined by later atoms", lambda: made(new=5, atoms=LATER)),
+    ("two declarations", lambda: made(axes={4: "scalar", 5: "other"})),
+]  # fmt: skip
+LATER = [*LAYER[:4], atom("f", term(2), term(5)), unknown(), unknown()]
+
+
+def test_an_image_is_what_its_atom_is() -> None:
+    alike(known={2: (0, 4), 3: (0, 4)}, boolean={2, 3}, undefined={2, 3}, ranks={2: "r", 3: "r"})
+    image = made(axes={4: "scalar"}, differs={4}, undefined={4})
+    assert image.fn == "f"
+    assert image.operands[0][0][0].atom == 3
+
+
+def test_facts_of_images() -> None:
+    copies, c = layer(axes={4: "scalar"}, differs={4}, undefined={4}, owner={4: "x"})
+    copies._make(c, 4, 5)
+    copies._facts(c)
+    run: Any = copies.run
+    assert 5 in run.differs
+    assert 5 in run.undefined
+    assert run.functions.axes[5] == "scalar"
+
+
 # ------------------------------------------------------------------ regions, pieces, sums
 
 BOX = Region({8: (0, 4), 9: (0, N)}, ())
@@ -234,8 +330,13 @@ REGIONS: list[tuple[str, Callable[[], Any]]] = [
     ("the constant", lambda: number(0.5)),
     ("axes of one label", lambda: label_sizes([("i", "i")], [Source((2, 3), lambda r, at: [])])),
     ("equal parts", lambda: exact_part(5, 2)),
+    ("index with a fraction", lambda: _whole(Fraction(1, 2))),
+    ("two declarations", lambda: [FUNCTIONS._note_linear(2, frozenset((k,))) for k in (0, 1)]),
+    ("symbolic stride", lambda: _linear([N], 0, [(1, 0)])),
+    ("combination of several", lambda: Discrete.single([])),
 ]  # fmt: skip
 END = Piece(3, None, 1, 0)
+FUNCTIONS = Functions(Algebra(ATOMS))
 MANY: list[Any] = [[(k, k + 1)] * 3 for k in range(30)]
 
 
@@ -319,6 +420,28 @@ COLLECTIVES: list[tuple[str, Callable[[], Any]]] = [
     ("unlike tensors", lambda: met("all_gather", (4,), (4, 1), dim=0)),
     ("the collective", lambda: met("gossip", (4,), (4,))),
     ("do not make up the tensor", lambda: met("reduce_scatter", (4,), (4,), **SHORT)),
+]  # fmt: skip
+
+
+HERE_ONLY = HERE.terms and next(iter(HERE.terms))[0]
+OVER = Ranks(Algebra(ATOMS), Mesh((("r", N),)), set())
+
+
+def gathered(**attrs: Any) -> Source:
+    return OVER.run("all_gather", source(4), {"group": ("r",), "dim": 0, **attrs}, "f32")
+
+
+def diagonal(r: Region, at: Any) -> Any:
+    return [(Product((), ((Read(-1, (at[0], at[0])), 1),)), 1)]
+
+
+OVER_RANKS: list[tuple[str, Callable[[], Any]]] = [
+    ("uneven parts", lambda: gathered(sizes=(1, 2))),
+    ("no set of mesh axes", lambda: gathered(group=("r", "r"))),
+    ("no set of mesh axes", lambda: gathered(group_size=7)),
+    ("with the rank as an index", lambda: OVER.run("gossip", source(4), {"group": ("r",)}, "f32")),
+    ("coefficient that depends", lambda: OVER._plain_coef(Quotient(HERE, 2), (HERE_ONLY,))),
+    ("along a diagonal", lambda: _boxes(Source((4,), diagonal))),
 ]  # fmt: skip
 
 
@@ -479,7 +602,7 @@ WHOLE: list[tuple[str, Callable[[], Any]]] = [
 
 @pytest.mark.parametrize(
     ("message", "refused"),
-    [*FORM, *COPIES, *REGIONS, *SUMS, *COLLECTIVES, *SCHEDULES, *WHOLE],
+    [*FORM, *COPIES, *IMAGES, *REGIONS, *SUMS, *OVER_RANKS, *COLLECTIVES, *SCHEDULES, *WHOLE],
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_it_is_refused(message: str, refused: Callable[[], Any]) -> None:
@@ -489,98 +612,3 @@ def test_it_is_refused(message: str, refused: Callable[[], Any]) -> None:
 
 def test_what_is_not_refused() -> None:
     assert [s.shape for s in (sliced(source(4), 0, 1, 2), added([source(4)], [1]))] == [(2,), (4,)]
-
-
-# ------------------------------------------------------------------ undefined contents
-
-
-def noise(reduced: bool) -> Problem:
-    """The input plus undefined contents minus themselves."""
-
-    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
-        return {"y": b.emit("shift", v["x"], by=0)}
-
-    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
-        e = b.emit("undefined", shape=(2,), dtype="f32")
-        d = b.emit("sub", e, e)
-        d = rank.reduce(b, e) if reduced else d
-        return {"y": b.emit("add", v["x"], d)}
-
-    return sharded("noise", even(2, 1), {"x": ("f32", (2,), None)}, sequential, ranks, {"y": None})
-
-
-@pytest.mark.parametrize(
-    ("reduced", "message"), [(False, "undefined contents that cancel"), (True, "undefined")]
-)
-def test_undefined_contents_do_not_cancel(reduced: bool, message: str) -> None:
-    """Claims that the noise is zero and that the output is the input."""
-    problem = noise(reduced)
-    inf = infer(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    zero = len(proof.meanings)
-    proof.meanings.append(MeaningRow([[2]], [([0], [2], [])]))
-    for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
-        names = [v.name for v in graph.values()]
-        row[names.index("all_reduce" if reduced else "sub")] = zero
-        row[names.index("add")] = proof.sequential[-1]
-    found = check_proof(problem, inf.problem, proof, {}, [])
-    assert message in found.problem
-
-
-def test_types_are_worked_out_again() -> None:
-    """A graph that no reader has checked."""
-    problem = PROBLEMS["uneven mlp"]()
-    inf = inferred(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    assert check_proof(problem, inf.problem, proof, {}, []).agrees
-    last = problem.distributed.graphs[0].nodes[-1].outputs[0]
-    last.type = TensorType("i64", last.shape)
-    assert "graph" in check_proof(problem, inf.problem, proof, {}, []).problem
-
-
-# ------------------------------------------------------------------ what is not explained
-
-
-def unexplained() -> Problem:
-    """An operator that nothing is known of, on both sides."""
-
-    def run(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
-        return {"y": b.emit("opaque", v["x"], target="f", shape=(2,), dtype="f32")}
-
-    inputs: Any = {"x": ("f32", (2,), None)}
-    return sharded(
-        "unexplained", even(2, 1), inputs, run, lambda b, v, rank: run(b, v), {"y": None}
-    )
-
-
-def test_two_calls_of_an_unknown_operator_may_differ() -> None:
-    problem = unexplained()
-    inf = infer(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    for row in proof.distributed:
-        row[-1] = proof.sequential[-1]
-    assert "the rule Opaque" in check_proof(problem, inf.problem, proof, {}, []).problem
-
-
-def test_a_result_that_is_not_the_definition() -> None:
-    data: Any = as_data(certificate("fused cross entropy", symbolic_ranks=False))
-    proof = data["proof"]
-    graph, node, _ = proof["opened"][0]
-    assert graph == 0
-    row = proof["sequential"]
-    row[2 + node] = row[0]
-    problem = check_file(msgspec.json.encode(data))[0].problem
-    assert "not that of the definition" in problem
-
-
-def test_an_input_that_no_relation_gives() -> None:
-    problem = PROBLEMS["uneven mlp"]()
-    inf = inferred(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    relation = problem.relation[0]
-    name = relation.output_names.pop()
-    relation.outputs.pop()
-    names = [v.name for v in problem.distributed.graphs[0].inputs]
-    proof.distributed[0][names.index(name)] = proof.sequential[0]
-    found = check_proof(problem, inf.problem, proof, {}, [])
-    assert "not that it is an unknown" in found.problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardproof import Mesh, Output, Replicate
+from shardproof import Mesh, Output, Replicate, Shard
 from shardproof.diagnose.edit import Rewire, apply, value_at
 from shardproof.ir.text import parse_graph
 from shardproof.ops.base import ShapeError, infer_types
@@ -64,3 +64,17 @@ def test_an_output_that_one_rank_returns() -> None:
     ).check()
     assert verdict.status == "refuted"
     assert [o.status for o in verdict.outputs] == ["proved", "refuted"]
+
+
+def test_a_bias_on_every_rank_keeps_its_name_beside_another_summand() -> None:
+    text = (
+        "%x = input f32[4, {k}]\n%w = input f32[{k}, 6]\n%b = input f32[6]\n%r = input f32[4, 6]\n"
+        "%p = matmul(%x, %w)\n%q = add(%p, %b)\n{sum}%y = add(%r, %s)\nreturn %y\n"
+    )
+    reduce = '%s = all_reduce(%q) {op="sum", group=("tp",)}\n'
+    verdict = Spec.from_graphs(
+        sequential="graph s\n" + text.format(k=8, sum="%s = scale(%q) {by=1/1}\n"),
+        distributed="graph r\nmesh tp=2\n" + text.format(k=4, sum=reduce),
+        inputs={"x": Shard(1), "w": Shard(0), "*": Replicate()},
+    ).check()
+    assert [f.code for f in verdict.findings] == ["SP118"]

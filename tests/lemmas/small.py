@@ -181,6 +181,20 @@ def exp_product(cut: Cut, rows: Size, fault: bool) -> Problem:
     return sharded("rescaling", cut, inputs, sequential, distributed, {"y": 1})
 
 
+def exp_of_sum(cut: Cut, rows: Size, fault: bool) -> Problem:
+    """The exponential of a sum as a product of two (deep), or as their sum."""
+
+    def sequential(b: Builder, v: Values) -> Values:
+        return {"y": b.emit("exp", b.emit("add", v["x"], v["m"]))}
+
+    def distributed(b: Builder, v: Values, rank: Rank) -> Values:
+        x, m = b.emit("exp", v["x"]), b.emit("exp", v["m"])
+        return {"y": b.emit("add" if fault else "mul", x, m)}
+
+    inputs: Spec = {"x": ("f32", (rows, cut.total), 1), "m": ("f32", (rows, 1), None)}
+    return sharded("exponential of a sum", cut, inputs, sequential, distributed, {"y": 1})
+
+
 def power_of_root(cut: Cut, rows: Size, fault: bool) -> Problem:
     """A norm over shards from the norms of the shards. In the faulty one what is under the root
     is no square, so that it has no root where the sum is there."""
@@ -224,6 +238,7 @@ SMALL: dict[str, Callable[[Cut, Size, bool], Problem]] = {
     names.GATHERED: gathered,
     names.POSITIONS: positions,
     names.SCATTER: scatter,
+    names.EXP_OF_SUM: exp_of_sum,
     names.EXP_PRODUCT: exp_product,
     names.POWER_OF_ROOT: power_of_root,
     names.PIECES_OF_AXIS: pieces_of_axis,

@@ -20,7 +20,7 @@ from shardproof.lemmas.catalogue import known
 
 CUTS = {"3 ranks": even(3, 2), "all ranks": all_ranks()}
 SIZES = {"N": 3, "w": 2, "R": 2}
-DEEP = {names.EXP_PRODUCT}
+DEEP = {names.EXP_PRODUCT, names.EXP_OF_SUM}
 RANGES = {"ids": (0, 3)}
 
 
@@ -61,3 +61,10 @@ def test_every_lemma_is_used_in_a_problem() -> None:
     used |= set(narrow.evaluator.fired)
     used |= set(Runner(ignored_loss().resolve(), deep=True).run().evaluator.fired)
     assert used == set(known())
+
+
+def test_every_lemma_has_a_near_miss() -> None:
+    """A program that breaks it and is refused, or numbers for which it fails without its side
+    condition."""
+    for name, lemma in known().items():
+        assert lemma.wrong is not None or name in SMALL, name

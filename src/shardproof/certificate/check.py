@@ -340,14 +340,16 @@ class Checker:
         inputs = {a for a, key in self.owner.items() if key[0] == "input"}
         origin = {v: v for v in graph.inputs}
         for node in graph.nodes:
-            for v in node.outputs:  # a rearrangement of which nothing is claimed holds the same ids
-                origin[v] = v if v in table or not node.inputs else origin[node.inputs[0]]
             types = tuple(v.type for v in node.inputs)
+            origin.update((v, v) for v in node.outputs)
             for rule in alg.lookup(node.op).algebra(types, node.attrs)[:1]:
+                v = node.outputs[0]
+                if isinstance(rule, VIEWS) and v not in table:
+                    origin[v] = origin[node.inputs[0]]  # it holds the same ids
                 rows = alg.rows_indexed(rule, types)
                 if rows is not None:
                     self.where = f"sequential, the index of {node.op}"
-                    ids = table[origin[node.inputs[1]]]
+                    ids = table.get(origin[node.inputs[1]])
                     if isinstance(ids, Meaning):
                         self.discrete.state(rows, ids, inputs)
 

@@ -68,7 +68,7 @@ class Sharpener:
             (sums, self._mean_of_means),
             (("SP110",), self._local_statistic),
             (("SP112", "SP113", "SP117", "SP121", "SP203"), self._backward),
-            (("SP110", "SP111", "SP112", "SP118", "SP203"), self._summand),
+            (("SP110", "SP111", "SP112", "SP203"), self._summand),
             (("SP111",), self._twice),
         ]
 

@@ -168,6 +168,7 @@ class Spec:
         self,
         *,
         replay: bool = True,
+        fixes: bool = True,
         for_all: str | None = None,
         certificate: Callable[[bytes], object] | None = None,
         observe: Callable[[Evidence], object] | None = None,
@@ -177,6 +178,7 @@ class Spec:
 
         Args:
             replay: replay reduced instances; without it nothing can be refuted by value.
+            fixes: look for a change that mends a refuted program, which takes most of the time.
             for_all: a mesh axis; the captured graphs are generalised to every number of ranks
                 along it and to all sizes, and the verdict is on that.
             certificate: is given the certificate of a proof, as a file.
@@ -185,8 +187,8 @@ class Spec:
             progress: called with a short text at every stage.
         """
         verdict = self.check_as_given(
-            replay=replay, for_all=for_all, certificate=certificate, observe=observe,
-            progress=progress,
+            replay=replay, fixes=fixes, for_all=for_all, certificate=certificate,
+            observe=observe, progress=progress,
         )  # fmt: skip
         if for_all is not None:
             return verdict
@@ -196,6 +198,7 @@ class Spec:
         self,
         *,
         replay: bool = True,
+        fixes: bool = True,
         for_all: str | None = None,
         certificate: Callable[[bytes], object] | None = None,
         observe: Callable[[Evidence], object] | None = None,
@@ -212,8 +215,8 @@ class Spec:
         fixed = self.fixed_values
         if for_all is None:
             verdict = verify(
-                problem, fixed=fixed, replay=replay, certificate=certificate, observe=observe,
-                progress=progress,
+                problem, fixed=fixed, replay=replay, fixes=fixes, certificate=certificate,
+                observe=observe, progress=progress,
             )  # fmt: skip
         else:
             verdict = verify_for_all(

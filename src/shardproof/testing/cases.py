@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from shardproof.report.diagnostic import Finding, Verdict
     from shardproof.spec.spec import Spec
 
+# Calls of helpers between a planted statement and the operator that it makes.
+CALLS = 3
 _MARK = re.compile(r"#.*\b(planted|carries): (.+?)\s*$")
 _ELSEWHERE = re.compile(r"#.*\bcarries in (\S+): (.+?): (.+?)\s*$")
 
@@ -68,16 +70,15 @@ class Marks:
             return False
         if any(span.file.endswith(f) and code in span.code for f, code in self.elsewhere):
             return True
-        line = self.innermost([f"{span.file}:{span.line}", *span.callers])
-        return any(line in lines for lines in (*self.planted, *self.carries))
+        stack = self.lines([f"{span.file}:{span.line}", *span.callers])
+        made = any(line in lines for line in stack[:CALLS] for lines in self.planted)
+        return made or any(line in lines for line in stack[:1] for lines in self.carries)
 
-    def innermost(self, stack: list[str]) -> int:
-        """The innermost line of a stack that is in the file of the case, or 0."""
-        for frame in stack:
-            file, _, line = frame.rpartition(":")
-            if file and Path(file).resolve() == Path(self.file).resolve():
-                return int(line)
-        return 0
+    def lines(self, stack: list[str]) -> list[int]:
+        """The lines of a stack that are in the file of the case, innermost first."""
+        frames = [frame.rpartition(":") for frame in stack]
+        here = Path(self.file).resolve()
+        return [int(n) for file, _, n in frames if file and Path(file).resolve() == here]
 
 
 def marks(file: str, fault: str) -> Marks:

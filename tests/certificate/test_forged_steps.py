@@ -1,0 +1,148 @@
+"""Single steps with a false claim, forged by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.certificate.corpus import PROBLEMS, as_data, certificate, inferred
+from tests.support.problems import Rank, even, sharded
+
+from shardproof.certificate.document import MeaningRow
+from shardproof.certificate.reading import check_file, check_proof
+from shardproof.certificate.write import proof_of
+from shardproof.infer.run import infer
+from shardproof.ir.builder import Builder
+from shardproof.ir.graph import TensorType, Value
+from shardproof.spec.problem import Problem
+
+# ------------------------------------------------------------------ undefined contents
+
+
+def noise(reduced: bool) -> Problem:
+    """The input plus undefined contents minus themselves."""
+
+    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("shift", v["x"], by=0)}
+
+    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
+        e = b.emit("undefined", shape=(2,), dtype="f32")
+        d = b.emit("sub", e, e)
+        d = rank.reduce(b, e) if reduced else d
+        return {"y": b.emit("add", v["x"], d)}
+
+    return sharded("noise", even(2, 1), {"x": ("f32", (2,), None)}, sequential, ranks, {"y": None})
+
+
+@pytest.mark.parametrize(
+    ("reduced", "message"), [(False, "undefined contents that cancel"), (True, "undefined")]
+)
+def test_undefined_contents_do_not_cancel(reduced: bool, message: str) -> None:
+    """Claims that the noise is zero and that the output is the input."""
+    problem = noise(reduced)
+    inf = infer(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    zero = len(proof.meanings)
+    proof.meanings.append(MeaningRow([[2]], [([0], [2], [])]))
+    for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
+        names = [v.name for v in graph.values()]
+        row[names.index("all_reduce" if reduced else "sub")] = zero
+        row[names.index("add")] = proof.sequential[-1]
+    found = check_proof(problem, inf.problem, proof, {}, [])
+    assert message in found.problem
+
+
+def test_types_are_worked_out_again() -> None:
+    """A graph that no reader has checked."""
+    problem = PROBLEMS["uneven mlp"]()
+    inf = inferred(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    assert check_proof(problem, inf.problem, proof, {}, []).agrees
+    last = problem.distributed.graphs[0].nodes[-1].outputs[0]
+    last.type = TensorType("i64", last.shape)
+    assert "graph" in check_proof(problem, inf.problem, proof, {}, []).problem
+
+
+# ------------------------------------------------------------------ what is not explained
+
+
+def unexplained() -> Problem:
+    """An operator that nothing is known of, on both sides."""
+
+    def run(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("opaque", v["x"], target="f", shape=(2,), dtype="f32")}
+
+    inputs: Any = {"x": ("f32", (2,), None)}
+    return sharded(
+        "unexplained", even(2, 1), inputs, run, lambda b, v, rank: run(b, v), {"y": None}
+    )
+
+
+def test_two_calls_of_an_unknown_operator_may_differ() -> None:
+    problem = unexplained()
+    inf = infer(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    for row in proof.distributed:
+        row[-1] = proof.sequential[-1]
+    assert "the rule Opaque" in check_proof(problem, inf.problem, proof, {}, []).problem
+
+
+def test_a_result_that_is_not_the_definition() -> None:
+    data: Any = as_data(certificate("fused cross entropy", symbolic_ranks=False))
+    proof = data["proof"]
+    graph, node, _ = proof["opened"][0]
+    assert graph == 0
+    row = proof["sequential"]
+    row[2 + node] = row[0]
+    problem = check_file(msgspec.json.encode(data))[0].problem
+    assert "not that of the definition" in problem
+
+
+def test_an_input_that_no_relation_gives() -> None:
+    problem = PROBLEMS["uneven mlp"]()
+    inf = inferred(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    relation = problem.relation[0]
+    name = relation.output_names.pop()
+    relation.outputs.pop()
+    names = [v.name for v in problem.distributed.graphs[0].inputs]
+    proof.distributed[0][names.index(name)] = proof.sequential[0]
+    found = check_proof(problem, inf.problem, proof, {}, [])
+    assert "not that it is an unknown" in found.problem
+
+
+def shifted(dtype: str) -> Problem:
+    """The input plus one."""
+
+    def run(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("shift", v["x"], by=1)}
+
+    inputs: Any = {"x": (dtype, (2,), None)}
+    return sharded("shifted", even(2, 1), inputs, run, lambda b, v, rank: run(b, v), {"y": None})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "by", "message"),
+    [
+        ("f32", 5, "integer view of real numbers"),
+        ("i64", 5, "of the ids is another"),
+        ("i64", 1, ""),
+    ],
+)
+def test_a_function_of_the_input_that_nothing_computes(dtype: str, by: int, message: str) -> None:
+    """A claim that the result is the input plus ``by``, as a function of it."""
+    problem = shifted(dtype)
+    inf = infer(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    last = proof.sequential[-1]
+    assert last is not None
+    (box,) = proof.meanings[last].cells
+    lin: Any = [(t, c if proof.terms[t].atom else by) for t, c in box[2]]
+    row = MeaningRow([[2]], [(*box[:2], lin)], proof.sequential[0], [(None, None, 1, by)])
+    proof.meanings.append(row)
+    for table in (proof.sequential, *proof.distributed):
+        table[-1] = len(proof.meanings) - 1
+    found = check_proof(problem, inf.problem, proof, {}, [])
+    assert message in found.problem
+    assert found.agrees == (not message)
