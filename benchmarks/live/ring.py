@@ -163,6 +163,7 @@ def whole(x: Any, bug: str) -> Any:
         back = [h[1] for h in halves]  # planted: second halves not turned round
     else:
         back = [h[1] for h in reversed(halves)]
+    # carries: second halves not turned round
     return torch.cat([*(h[0] for h in halves), *back], 1)
 
 
@@ -178,7 +179,7 @@ def all_keys(q: Any, k: Any, v: Any, bug: str) -> Any:
     mine = places(dist.get_rank(), bug != "queries taken for contiguous")
     hidden = torch.arange(LENGTH) > mine.unsqueeze(1)  # planted: queries taken for contiguous
     scores = scores.masked_fill(hidden, NEVER)  # carries: queries taken for contiguous
-    # carries: parts in the order of ranks, second halves not turned round
+    # carries: parts in the order of ranks
     return torch.softmax(scores, -1) @ v
 
 
