@@ -97,7 +97,8 @@ class Pipeline(Whole):
     def loss_of_batch(self, z: Any, y: Any) -> Any:
         if self.bug == "sum over elements":
             return F.mse_loss(z, y, reduction="sum")  # planted: sum over elements
-        loss = F.mse_loss(z, y)  # carries: labels of the next micro-batch
+        # carries: labels of the next micro-batch, gradients not scaled, losses added up
+        loss = F.mse_loss(z, y)
         if self.bug == "scaled twice":
             return loss / BATCHES  # planted: scaled twice
         return loss
@@ -108,7 +109,8 @@ class Pipeline(Whole):
         if self.bug == "labels of the next micro-batch":
             y = torch.cat([y[ROWS:], y[:ROWS]])  # planted: labels of the next micro-batch
         if self.last in self.mine:
-            self.schedule().step(*given, target=y, losses=losses)  # carries: gradients not scaled
+            # carries: gradients not scaled, scaled twice, sum over elements
+            self.schedule().step(*given, target=y, losses=losses)
         else:
             # carries: gradients not scaled, scaled between stages
             self.schedule().step(*given)

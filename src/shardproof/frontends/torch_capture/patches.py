@@ -239,15 +239,16 @@ def _modules(patches: _Patches, watch: Watch) -> None:
 def _pipelines(patches: _Patches, watch: Watch) -> None:
     """Stages vote, by messages whose values Python reads, on whether all know their shapes. Every
     rank is captured, and each that does not is refused here: so all votes are yes."""
-    from torch.distributed.pipelining import schedules
+    from torch.distributed.pipelining import PipelineStage, schedules
+    from torch.distributed.pipelining._utils import InferenceMode
 
-    owner = schedules._PipelineSchedule  # type: ignore[attr-defined]
+    owner = schedules._PipelineSchedule
     vote = owner._warmup_p2p
 
     def warm_up(self: Any, stages: list[Any], has_backward: bool, p2p_done: bool) -> None:
-        if not all(isinstance(stage, schedules.PipelineStage) for stage in stages):
+        if not all(isinstance(stage, PipelineStage) for stage in stages):
             return vote(self, stages, has_backward, p2p_done)
-        static, dynamic = schedules.InferenceMode.STATIC, schedules.InferenceMode.needs_dynamic
+        static, dynamic = InferenceMode.STATIC, InferenceMode.needs_dynamic
         for stage in stages:
             if dynamic(stage._user_meta, has_backward):
                 raise InputError(
