@@ -191,6 +191,6 @@ FAULTS = (
 )  # fmt: skip
 
 CASES = [
-    Case("ulysses cp2", ulysses, twins(ulysses, *FAULTS)),
-    Case("ulysses cp4", ulysses4, twins(ulysses4, *FAULTS[::3])),
+    Case("ulysses cp2", ulysses, twins(ulysses, *FAULTS), long=True),
+    Case("ulysses cp4", ulysses4, twins(ulysses4, *FAULTS[::3]), long=True),
 ]

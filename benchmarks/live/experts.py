@@ -270,11 +270,11 @@ def whole(bug: str = "") -> Spec:
 
 CASES = [
     Case("experts ep2", ep2, twins(ep2, "weights not normalised", "weighted twice",
-         "experts in another order", "own shares of tokens", "auxiliary mean of own tokens")),
+         "experts in another order", "own shares of tokens", "auxiliary mean of own tokens"), long=True),
     Case("experts dp2 ep2", dp2_ep2, twins(dp2_ep2, "experts averaged", "router not summed",
-         "experts summed over ep")),
+         "experts summed over ep"), long=True),
     Case("experts ep2 tp2", ep2_tp2, twins(ep2_tp2, "no backward sum of the experts",
-         "no backward sum of the weights", "router not summed")),
+         "no backward sum of the weights", "router not summed"), long=True),
     Case("experts dp2 ep2 tp2, 2 layers", whole, twins(whole, "experts averaged",
          "own shares of tokens", "no backward sum of the experts"), long=True),
 ]  # fmt: skip
