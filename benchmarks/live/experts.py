@@ -270,7 +270,8 @@ def whole(bug: str = "") -> Spec:
 
 CASES = [
     Case("experts ep2", ep2, twins(ep2, "weights not normalised", "weighted twice",
-         "experts in another order", "own shares of tokens", "auxiliary mean of own tokens"), long=True),
+         "experts in another order", "own shares of tokens", "auxiliary mean of own tokens"),
+         long=True),
     Case("experts dp2 ep2", dp2_ep2, twins(dp2_ep2, "experts averaged", "router not summed",
          "experts summed over ep"), long=True),
     Case("experts ep2 tp2", ep2_tp2, twins(ep2_tp2, "no backward sum of the experts",
