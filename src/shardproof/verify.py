@@ -17,6 +17,7 @@ from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.evidence import Evidence
 from shardproof.diagnose.findings import Findings, only_unreduced
 from shardproof.diagnose.fixes import FixSearch
+from shardproof.diagnose.fold import absorb
 from shardproof.infer.passes import opened_first
 from shardproof.infer.run import Inference, infer
 from shardproof.partial import Watched, interruptible
@@ -454,14 +455,22 @@ def _attach(found: Search, findings: list[Finding], verdict: Verdict) -> None:
 
 
 def _find_fixes(evidence: Evidence, findings: list[Finding]) -> None:
-    """Propose a change for each finding, where one is found and proved."""
+    """Propose a change for each finding, where one is found and proved. What the change proves as
+    well follows from the same cause."""
     search_for = FixSearch(evidence.inference, evidence.fixed)
-    shown = {id(f) for f in findings}
-    for finding, site, cause in evidence.located:
-        if id(finding) in shown:
-            change = search_for.search(finding, site, cause)
-            if change is not None:
-                evidence.mended.append((finding, site, change))
+    of = {id(f): (site, cause) for f, site, cause in evidence.located}
+    for finding in list(findings):
+        if id(finding) not in of or not any(f is finding for f in findings):
+            continue
+        site, cause = of[id(finding)]
+        change = search_for.search(finding, site, cause)
+        if change is None:
+            continue
+        evidence.mended.append((finding, site, change))
+        for f in list(findings):
+            if f is not finding and not f.fix and set(f.affected) <= search_for.cured:
+                absorb(finding, f)
+                findings[:] = [kept for kept in findings if kept is not f]
 
 
 def _note_unwitnessed(

@@ -148,3 +148,16 @@ def test_importing_shardproof_does_not_import_torch() -> None:
     )
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **path})
+
+
+def test_a_stage_that_learns_its_shapes_from_messages_is_refused() -> None:
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    def build(mesh: Any, rank: int) -> Any:
+        stage = PipelineStage(nn.Linear(4, 4), rank, 2, torch.device("cpu"), group=mesh.get_group())
+        schedule = ScheduleGPipe(stage, n_microbatches=2)
+        return schedule.step
+
+    with pytest.raises(InputError, match="stage 0 of the pipeline learns its shapes") as caught:
+        capture(build, (Example("x", (4, 4)),), Step(), axes=(("pp", 2),), distributed=True)
+    assert "input_args and output_args" in caught.value.expected

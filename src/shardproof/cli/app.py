@@ -88,6 +88,32 @@ def verify_certificate(file: str, /, *, debug: Debug = False) -> int:
 
 
 @app.command
+def replay(
+    source: str,
+    /,
+    *,
+    finding: int = 0,
+    rank: int | None = None,
+    cache: Annotated[str, Parameter(negative="")] = ".shardproof_cache",
+    debug: Debug = False,
+) -> int:
+    """Run both programs again on the counterexample of a finding, and print both results.
+
+    Exit codes: 0 they agree, 1 they differ, 2 input, usage or internal error.
+
+    Args:
+        source: FILE.py:function, or a report that `shardproof check` has written for one
+            (report.json, or its folder).
+        finding: Its number in the report, from 1; by default the first with a counterexample.
+        rank: Print the result of this rank; by default of one that differs.
+        cache: The folder in which `shardproof check` keeps verdicts.
+    """
+    from shardproof.cli.replay import replay_finding
+
+    return replay_finding(source, finding=finding, rank=rank, cache=cache)
+
+
+@app.command
 def trace(
     target: str,
     /,

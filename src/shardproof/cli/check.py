@@ -150,6 +150,7 @@ def _outcome(target: Target, extents: dict[str, int], options: Options, show: Sh
         verdict = stop.verdict
     except KeyboardInterrupt:
         verdict = Verdict(target.name, "unproved", interrupted=stage)
+    verdict.target = target.text
     return Outcome(extents, verdict, "", time.perf_counter() - start)
 
 

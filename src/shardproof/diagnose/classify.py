@@ -29,7 +29,8 @@ from shardproof.ir.sizes import Size
 class Cause:
     """What a finding says before it is dressed up: its code, a message, the value that carries
     the wrong meaning, and the sequential operator nearest to what was meant. ``base`` is the code
-    under which it was found, where a more exact one was found later."""
+    under which it was found, where a more exact one was found later; ``ratio`` the factor by which
+    a value is wrong."""
 
     code: str
     message: str
@@ -38,6 +39,7 @@ class Cause:
     expected: str = ""
     notes: list[str] = field(default_factory=list)
     base: str = ""
+    ratio: Coef | None = None
 
     @property
     def kind(self) -> str:
@@ -189,7 +191,7 @@ class Classifier:
                 else ": every rank already held the complete value, and the reduction added it up"
             )
         expected = f"{format_coef(right)}*{name}"
-        return Cause(code, message, (site.rank, site.value), None, expected)
+        return Cause(code, message, (site.rank, site.value), None, expected, ratio=ratio)
 
     def _order(self, site: Site) -> Cause | None:
         if site.oddity is not None and site.oddity.kind == ORDER:
@@ -272,7 +274,7 @@ class Classifier:
             code = "SP111" if _whole(ratio) else "SP112"
             return Cause(
                 code, f"%{place[1].name} is {_off_by(ratio)}", place,
-                expected=want,
+                expected=want, ratio=ratio,
             )  # fmt: skip
         if a == b:
             return Cause(

@@ -20,8 +20,10 @@ from shardproof.infer.naming import IOTA, Def
 
 MAX_DEPTH = 40
 # Sums are compared once a finding, so they may be opened far.
-MAX_OPENED = 200
+MAX_OPENED = 60
 MAX_PAIRS = 9
+# Pairs of operators that are looked into for one value.
+MAX_LOOKS = 120
 Kind = Literal["sum", "factor"]
 
 
@@ -53,10 +55,12 @@ class Differences:
 
     def __init__(self, ev: Evaluator) -> None:
         self.ev, self.table = ev, ev.table
+        self._looked: set[tuple[int, int]] = set()
 
     def of(self, found: Val, expected: Val) -> Difference | None:
         """The first difference of two values; None where no operand differs (the same values,
-        other parts of them)."""
+        other parts of them), or none was found soon."""
+        self._looked = set()
         for k, c in enumerate(found.cells):
             if not expected.cells:
                 return None
@@ -90,8 +94,10 @@ class Differences:
         wrong, right = self.table.definition(found), self.table.definition(expected)
         if wrong is None or right is None or wrong.fn != right.fn:
             return None
-        if not self.table.is_foreign(found):
+        seen = (found, expected) in self._looked or len(self._looked) == MAX_LOOKS
+        if seen or not self.table.is_foreign(found):
             return None
+        self._looked.add((found, expected))
         if right.fn in ("prod", "sum"):
             return self._factors(wrong, right, way)
         if wrong.attrs != right.attrs or len(wrong.operands) != len(right.operands):

@@ -7,6 +7,7 @@ from shardproof.collectives.errors import Site as ProtocolSite
 from shardproof.diagnose.classify import Cause, Classifier
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.facts import Facts
+from shardproof.diagnose.fold import Fold
 from shardproof.diagnose.near import sequential_node
 from shardproof.diagnose.sharpen import Sharpener
 from shardproof.diagnose.suspects import suspects
@@ -50,7 +51,7 @@ class Findings:
             if not j.holds:
                 self._add(j, merged)
         found = [f for _, f in sorted(merged.values(), key=lambda x: x[0])]
-        return found[:MAX_CAUSES]
+        return Fold(self.facts, self.tracer).fold(found, self.located)[:MAX_CAUSES]
 
     def _add(self, j: Judged, merged: dict[object, tuple[int, Finding]]) -> None:
         graph = self.inf.problem.distributed.graphs[j.graph]

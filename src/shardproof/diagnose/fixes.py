@@ -34,6 +34,9 @@ MIN_CANDIDATES = 24
 MAX_RUN = 120_000
 # Of a problem that is too large for a run at its own sizes, every candidate costs an inference.
 MAX_INFERENCES = 16
+# Changes shown beside the first, and how many more candidates are tried for them.
+MAX_OTHERS = 2
+MORE_RUNS = 6
 MAX_UPSTREAM = 24
 MAX_DOWNSTREAM = 10
 
@@ -60,22 +63,32 @@ class FixSearch:
         self.spmd = self.problem.distributed.spmd
         self._small = is_concrete(self.problem) and elements(self.problem) <= SMALL
         self._analysed: Resized | None = None
+        # Outputs that the last candidate proves, and those that the fix found last proves.
+        self._proves: set[str] = set()
+        self.cured: set[str] = set()
         self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
     def search(self, finding: Finding, site: Site, cause: Cause) -> Candidate | None:
-        """Try candidates in order; the first that is proved is written into the finding."""
+        """Try candidates in order; the first that is proved is written into the finding, and a few
+        that are proved as well behind it."""
+        first: Candidate | None = None
         tried: set[str] = set()
         most = self._most_runs() if self._small else MAX_INFERENCES
         for c in self._candidates(finding, site, cause):
             if c.text in tried:
                 continue
-            if len(tried) == most:
+            if len(tried) >= most or len(finding.other_fixes) == MAX_OTHERS:
                 break
             tried.add(c.text)
-            if self._proved(c, set(finding.affected)):
+            if not self._proved(c, set(finding.affected)):
+                continue
+            if first is None:
+                first, most = c, min(most, len(tried) + MORE_RUNS) if self._small else 0
                 finding.fix, finding.fix_verified = c.text, True
-                return c
-        return None
+                self.cured = self._proves
+            else:
+                finding.other_fixes.append(c.text)
+        return first
 
     def _proved(self, c: Candidate, affected: set[str]) -> bool:
         edited = apply(self.problem, c.edits, c.op)
@@ -86,6 +99,7 @@ class FixSearch:
             return False
         still = {j.obligation.seq_output for j in result.judged if not j.holds}
         before = {name for name, _ in self._open}
+        self._proves = before - still
         return not (still & affected) and still <= before
 
     def _most_runs(self) -> int:
@@ -198,16 +212,17 @@ class FixSearch:
                 return
             if ratios.setdefault(j.obligation.dist_output, ratio) != ratio:
                 return
-        edits = []
+        edits, nodes = [], []
         for name, ratio in ratios.items():
             value = _returned(graph, name)
             at = self._at((0, value)) if value is not None else None
             if at is None:
                 return
+            nodes.append(at[1])
             edits.append(Insert(at[0], "scale", lambda rank, by=1 / ratio: {"by": by}))  # type: ignore[misc]
         if edits:
             factors = ", ".join(f"%{n} by {1 / k}" for n, k in ratios.items())
-            yield Candidate(f"multiply {factors}", tuple(edits))
+            yield Candidate(f"multiply {factors}{_where(nodes[0])}", tuple(edits))
 
     def _at(self, place: Place) -> tuple[int, Node | None] | None:
         """Position of the node that makes a value, or of an input (negative)."""
@@ -248,7 +263,8 @@ class FixSearch:
             return
         for axis in self.axes:
             edits = tuple(self._reduction(k, "sum", axis) for k in positions)
-            yield Candidate(f"all_reduce (sum) over {axis}: {', '.join(names)}", edits)
+            where = _where(next((f[1] for f in found if f is not None), None))
+            yield Candidate(f"all_reduce (sum) over {axis}: {', '.join(names)}{where}", edits)
 
     def _factor(self, finding: Finding, site: Site) -> Iterator[Candidate]:
         """Take the wrong factor out wherever the program makes it."""

@@ -6,13 +6,18 @@ obligation of its own.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from math import prod
 
 from shardproof.infer.blocks import Box, Term, Unsupported, Val, full_box, plain_dims
 from shardproof.infer.labels import add_boxes
 from shardproof.infer.views import meet
 from shardproof.ir.graph import Mesh
 from shardproof.ir.sizes import Size, Undecided, linear_in, only_symbol, product
+
+MAX_BOXES = 64
+"""Pieces of one part that are looked at."""
 
 
 def covered(parts: Sequence[Val], shape: Sequence[Size], mesh: Mesh | None) -> bool:
@@ -44,25 +49,38 @@ def _boxes(v: Val) -> list[tuple[Box, Box]]:
     for c in v.cells:
         if len(c.lin) != 1 or c.lin[0][1] != 1 or c.lin[0][0].restr:
             raise Unsupported("a part that is not a rearrangement")
-        out.append(_image(c.lin[0][0], c.lo, c.hi))
+        out += _images(c.lin[0][0], c.lo, c.hi)
     return out
 
 
-def _image(t: Term, lo: Box, hi: Box) -> tuple[Box, Box]:
-    """The box of atom indices that a term reads; contiguous in every atom axis."""
-    first, last = list(t.off), []
+def _images(t: Term, lo: Box, hi: Box) -> list[tuple[Box, Box]]:
+    """The boxes of atom indices that a term reads."""
+    intervals = []
     for q in range(len(t.off)):
         walks = [(w[1], lo[j], hi[j]) for j, w in enumerate(t.ax) if w is not None and w[0] == q]
-        width: Size = 1
-        while walks:
-            k = next((k for k, w in enumerate(walks) if w[0] == width), None)
-            if k is None:
-                raise Unsupported("a part with gaps")
-            s, a, b = walks.pop(k)
-            first[q] = first[q] + s * a
-            width = width * (b - a)
-        last.append(first[q] + width)
-    return tuple(first), tuple(last)
+        intervals.append(_intervals(t.off[q], walks))
+    if prod(len(i) for i in intervals) > MAX_BOXES:
+        raise Unsupported("a part in too many pieces")
+    return [
+        (tuple(a for a, _ in box), tuple(b for _, b in box))
+        for box in itertools.product(*intervals)
+    ]
+
+
+def _intervals(first: Size, walks: list[tuple[Size, Size, Size]]) -> list[tuple[Size, Size]]:
+    """What walks of strides over ranges read from ``first`` on: one interval where the strides are
+    digits, else one for every value of those that leave gaps."""
+    width: Size = 1
+    while (n := next((k for k, w in enumerate(walks) if w[0] == width), None)) is not None:
+        s, a, b = walks.pop(n)
+        first = first + s * a
+        width = width * (b - a)
+    starts = [first]
+    for s, a, b in walks:
+        if not isinstance(a, int) or not isinstance(b, int) or len(starts) * (b - a) > MAX_BOXES:
+            raise Unsupported("a part with gaps")
+        starts = [x + s * k for x in starts for k in range(a, b)]
+    return [(x, x + width) for x in starts]
 
 
 def _all_ranks(box: tuple[Box, Box], mesh: Mesh) -> tuple[Box, Box]:

@@ -7,16 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from shardproof.collectives.match import rank_of
 from shardproof.diagnose.evidence import Evidence
 from shardproof.ops.base import Array
-from shardproof.replay.compare import distributed_values
+from shardproof.replay.again import output_values
 from shardproof.replay.errors import NotReplayable, ReplayFault
-from shardproof.replay.inputs import draw_inputs, rank_inputs
-from shardproof.replay.resize import Resized
-from shardproof.replay.run import run_graph, run_program
 from shardproof.report.view import Heat
-from shardproof.spec.problem import Obligation
 
 EDGE = 16
 RANKS = 2
@@ -31,49 +26,14 @@ def heats(evidence: Evidence) -> list[Heat]:
     if witness.fault:
         return []
     try:
-        found = _tensors(witness.resized, witness.counterexample.seed, evidence.fixed,
-                         witness.counterexample.output)  # fmt: skip
+        values = output_values(witness.resized, witness.counterexample.seed, evidence.fixed,
+                               witness.counterexample.output)  # fmt: skip
     except (ReplayFault, NotReplayable):
         return []
     bad = witness.counterexample.ranks
-    found.sort(key=lambda x: (x[0] not in bad, x[0]))
-    return [_heat(rank, want, got) for rank, want, got in found[:RANKS] if want.shape == got.shape]
-
-
-def _tensors(
-    resized: Resized, seed: int, fixed: dict[str, float], output: str
-) -> list[tuple[int, Array, Array]]:
-    """Rank, expected and found value of an output, as the replay has them."""
-    question = resized.problem
-    inputs = draw_inputs(question.sequential, resized.ranges, seed, fixed)
-    sequential = run_graph(question.sequential, inputs, keep=())
-    ranks = run_program(
-        question.distributed,
-        rank_inputs(question, inputs, seed, fixed),
-        [()] * len(question.distributed.graphs),
-    )
-    for ob in question.obligations:
-        if ob.seq_output == output:
-            return _of(resized, ob, sequential, ranks)
-    return []
-
-
-def _of(
-    resized: Resized, ob: Obligation, sequential: Any, ranks: Any
-) -> list[tuple[int, Array, Array]]:
-    question = resized.problem
-    value = question.sequential.output(ob.seq_output)
-    found = distributed_values(question, ob, ranks)
-    out = []
-    for k, expected in enumerate(ob.expected):
-        rank = rank_of(question.distributed, k)
-        if expected is None or value is None or rank not in found:
-            continue
-        env = run_graph(expected, {v.name: sequential[value] for v in expected.inputs})
-        want = expected.outputs[0]
-        if want is not None:
-            out.append((rank, env[want], found[rank]))
-    return out
+    values.sort(key=lambda v: (v.rank not in bad, v.rank))
+    shown = [v for v in values[:RANKS] if v.expected.shape == v.found.shape]
+    return [_heat(v.rank, v.expected, v.found) for v in shown]
 
 
 def _heat(rank: int, want: Array, got: Array) -> Heat:

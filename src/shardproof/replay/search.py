@@ -117,7 +117,7 @@ def search(
     """
     out = Search()
     concrete = problem if is_concrete(problem) else instantiate_small(problem, sizes or {})
-    for resized in _instances(concrete, out.notes):
+    for resized in instances(concrete, out.notes):
         out.resized = resized
         result = _differing(concrete, resized, seeds, tolerance, fixed_inputs, out.notes)
         if result is None:
@@ -157,7 +157,7 @@ def _differing(
     return None
 
 
-def _instances(problem: Problem, notes: list[str]) -> Iterator[Resized]:
+def instances(problem: Problem, notes: list[str]) -> Iterator[Resized]:
     """The problem at small sizes and at twice these; as it is where it is small already."""
     for wish in (Wish(), Wish(first=(2, 3)), Wish(times=2)):
         try:

@@ -62,7 +62,8 @@ class Counterexample:
 @dataclass(slots=True)
 class Finding:
     """One cause. ``code`` is stable (``SP104``); ``certain`` separates "does not hold" from
-    "might not hold"."""
+    "might not hold". ``fix_verified``: with the fix, or any one of ``other_fixes``, what is
+    ``affected`` is proved."""
 
     code: str
     title: str
@@ -80,6 +81,7 @@ class Finding:
     counterexample: Counterexample | None = None
     fix: str = ""
     fix_verified: bool = False
+    other_fixes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -114,7 +116,8 @@ class Verdict:
     """The result of one check.
 
     ``cached``: it was decided by an earlier run on the same content. ``interrupted``: the stage in
-    which the check was stopped; what is missing then was not reached.
+    which the check was stopped; what is missing then was not reached. ``target``: FILE.py:function
+    of the check, where it was made from the command line.
     """
 
     name: str
@@ -135,6 +138,7 @@ class Verdict:
     cached: bool = False
     interrupted: str = ""
     uneven: Uneven | None = None
+    target: str = ""
 
     @property
     def exit_code(self) -> int:

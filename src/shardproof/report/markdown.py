@@ -61,6 +61,7 @@ def _finding(cause: Cause, places: Places) -> Iterator[str]:
             yield from _span(span, places)
     facts = [("expected", f.expected), ("found", f.found), ("collective", f.collective)]
     facts += [("fix", f.fix + (" (checked)" if f.fix_verified else ""))] if f.fix else []
+    facts += [("or", f"{other} (checked)") for other in f.other_fixes]
     for label, value in facts:
         if value:
             yield ""

@@ -212,8 +212,11 @@ class _Report:
         if f.counterexample is not None:
             yield from self.fact("replayed", self.replayed(f.counterexample), gutter)
         if f.fix:
-            checked = " (checked: with it the program refines)" if f.fix_verified else ""
+            what = "the program refines" if len(self.verdict.findings) == 1 else "that is proved"
+            checked = f" (checked: with it {what})" if f.fix_verified else ""
             yield from self.fact("fix", f.fix + checked, gutter)
+        for other in f.other_fixes:
+            yield from self.fact("or", f"{other} (checked too)", gutter)
         for note in f.notes:
             yield from self.fact("note", note, gutter)
 

@@ -83,7 +83,7 @@ def patched() -> Iterator[Watch]:
     hook = sys.excepthook
     try:
         try:
-            for install in (_communication, _meshes, _dtensor, _modules):
+            for install in (_communication, _meshes, _dtensor, _modules, _pipelines):
                 install(patches, watch)
         except (AttributeError, KeyError) as e:
             raise InputError(
@@ -234,6 +234,34 @@ def _modules(patches: _Patches, watch: Watch) -> None:
     patches.put(torch.nn.Module, "_apply", rebuilding)
     # Initial values do not matter: parameters become inputs.
     patches.put(nn_init, "_no_grad_trunc_normal_", lambda t, *a, **k: t)
+
+
+def _pipelines(patches: _Patches, watch: Watch) -> None:
+    """Stages vote, by messages whose values Python reads, on whether all know their shapes. Every
+    rank is captured, and each that does not is refused here: so all votes are yes."""
+    from torch.distributed.pipelining import PipelineStage, schedules
+    from torch.distributed.pipelining._utils import InferenceMode
+
+    owner = schedules._PipelineSchedule
+    vote = owner._warmup_p2p
+
+    def warm_up(self: Any, stages: list[Any], has_backward: bool, p2p_done: bool) -> None:
+        if not all(isinstance(stage, PipelineStage) for stage in stages):
+            return vote(self, stages, has_backward, p2p_done)
+        static, dynamic = InferenceMode.STATIC, InferenceMode.needs_dynamic
+        for stage in stages:
+            if dynamic(stage._user_meta, has_backward):
+                raise InputError(
+                    f"stage {stage.stage_index} of the pipeline learns its shapes from messages",
+                    where="capture",
+                    expected="a PipelineStage that is built with input_args and output_args",
+                    next_step="give it tensors of the shapes of one micro-batch (also input_grads "
+                    "and output_grads, where they are DTensors)",
+                )
+            stage._inference_mode = static
+        return None
+
+    patches.put(owner, "_warmup_p2p", warm_up)
 
 
 def _rebuild(module: torch.nn.Module, fn: Any, done: dict[int, Any]) -> None:

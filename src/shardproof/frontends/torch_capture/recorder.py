@@ -58,6 +58,7 @@ class Recorder(TorchDispatchMode):
         self._flights = Flights()
         self._keep: list[Any] = []
         watch.waited = self._waited
+        self._sends: dict[int, str] = {}
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -268,10 +269,14 @@ class Recorder(TorchDispatchMode):
         flying = [(t, ref) for t, ref in call.results if ref.name in made]
         tensors = [t for t in tree_leaves(arguments) if isinstance(t, torch.Tensor)]
         self._flights.start(work.seq_id, name.strip("_"), self.statements.origin, flying, tensors)
+        if name == "send":
+            self._sends[work.seq_id] = self.statements.all[-1].name
         return out
 
     def _waited(self, seq: int) -> None:
         """``Work.wait()``: what the collective wrote may be read from here on."""
+        if self._sends.pop(seq, "") == self.statements.all[-1].name:
+            self.statements.asynchronous.discard(self.statements.all[-1].name)  # a plain send
         for t, ref in self._flights.land(seq):
             self.statements.origin = self.provenance.origin()
             done = self.statements.call(

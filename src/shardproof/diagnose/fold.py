@@ -1,0 +1,101 @@
+"""One cause, one finding: what follows from an earlier finding is told under that one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardproof.diagnose.classify import Cause
+from shardproof.diagnose.facts import Facts, is_partial
+from shardproof.diagnose.trace import Place, Site, Tracer
+from shardproof.infer.blocks import Label
+from shardproof.infer.terms import innermost
+from shardproof.report.diagnostic import Finding
+
+# Codes of causes in which a sum is not complete, and in which a factor is wrong.
+PARTIAL = ("SP110", "SP118", "SP121")
+FACTORS = ("SP111", "SP112")
+MAX_VISITED = 400
+Located = tuple[Finding, Site, Cause]
+
+
+class Fold:
+    """Which findings of one inference follow from which."""
+
+    def __init__(self, facts: Facts, tracer: Tracer) -> None:
+        self.facts, self.tracer = facts, tracer
+
+    def fold(self, findings: Sequence[Finding], located: Sequence[Located]) -> list[Finding]:
+        """The findings that stand for themselves, with the others told under them."""
+        of = {id(f): (site, cause) for f, site, cause in located}
+        kept: list[Finding] = []
+        for f in findings:
+            head = next((k for k in kept if self._follows(f, k, of)), None)
+            if head is None:
+                kept.append(f)
+            else:
+                absorb(head, f)
+        return kept
+
+    def _follows(self, f: Finding, head: Finding, of: dict[int, tuple[Site, Cause]]) -> bool:
+        if id(f) not in of or id(head) not in of:
+            return False
+        if f.code == head.code and _line(f) and _line(f) == _line(head):
+            return True
+        (site, cause), (first, why) = of[id(f)], of[id(head)]
+        if cause.kind in PARTIAL and why.kind in PARTIAL:
+            return bool(self.origins(site, cause) & self.origins(first, why))
+        return self._derived(site, cause, first, why)
+
+    @staticmethod
+    def _derived(site: Site, cause: Cause, first: Site, why: Cause) -> bool:
+        """Whether the first cause is in the forward pass and the other in its derivative. A sum
+        that is not complete may lack a reduction of its own, and a factor one of its own size."""
+        phases = [s.node.origin.phase if s.node is not None else "" for s in (first, site)]
+        if phases != ["forward", "backward"] or cause.kind in PARTIAL:
+            return False
+        return cause.kind not in FACTORS or cause.ratio == why.ratio
+
+    def origins(self, site: Site, cause: Cause) -> set[Place]:
+        """Where the sum that is not complete began to be a part of one."""
+        start = cause.wrong or (site.rank, site.value)
+        label = self._label(start)
+        out: set[Place] = set()
+        seen: set[Place] = set()
+        todo = [start]
+        while label is not None and todo and len(seen) < MAX_VISITED:
+            place = todo.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            above = [p for p in self.tracer.operands(place)
+                     if p[0] == place[0] and self._label(p) is not None]  # fmt: skip
+            todo += above
+            if not above:
+                out.add(place)
+        return out
+
+    def _label(self, place: Place) -> Label | None:
+        """The sum of which a value holds a part."""
+        v = self.tracer.meaning(place)
+        for c in v.cells if v is not None else ():
+            for t, _ in c.lin:
+                if is_partial(t):
+                    return innermost(t.restr[0][0])
+        return None
+
+
+def absorb(head: Finding, f: Finding) -> None:
+    """Tell one finding under another."""
+    head.ranks = sorted({*head.ranks, *f.ranks})
+    head.affected += [name for name in f.affected if name not in head.affected]
+    where = ""
+    if f.primary is not None:
+        line = f" ({f.primary.file}:{f.primary.line})" if f.primary.line else ""
+        where = f" at %{f.primary.node}{line}"
+    said = f": {f.message}" if f.message != head.message else ""
+    head.notes.append(f"follows from this: {f.code}{where}, {', '.join(f.affected)}{said}")
+
+
+def _line(f: Finding) -> tuple[str, int] | None:
+    s = f.primary
+    return (s.file, s.line) if s is not None and s.line else None
