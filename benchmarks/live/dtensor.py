@@ -149,6 +149,8 @@ def by_hand(bug: str) -> Callable[..., Any]:
 
     def step(net: Any, optimizer: Any, tokens: Any, labels: Any) -> Any:
         loss = net(tokens, labels)
+        if bug == "divided by the ranks":
+            loss = loss / dist.get_world_size()  # planted: divided by the ranks
         loss.backward()
         with torch.no_grad():
             for name, p in net.named_parameters():
@@ -242,7 +244,7 @@ CASES = [
     Case(
         "dtensor tp and sp over four",
         sequence_on_four,
-        twins(sequence_on_four, *SEQUENCE),
+        twins(sequence_on_four, *SEQUENCE[1:], "divided by the ranks"),
         long=True,
     ),
     Case("dtensor loss parallel", losses, twins(losses, *LOSSES)),
