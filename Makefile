@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
-.PHONY: demo demo-live test test-html screenshots test-slow lint fuzz bench bench-cases bench-large mutate-checker bench-elastic test-elastic docs clean help
+.PHONY: demo demo-live test test-html screenshots test-slow lint fuzz bench bench-cases bench-bugs bench-large mutate-checker bench-elastic test-elastic docs clean help
 
 help:
 	@echo "make demo          verify a captured Megatron GPT at 8 ranks, then show a found bug"
@@ -17,6 +17,7 @@ help:
 	@echo "make fuzz          10,000 random programs and 50,000 mutants against replay (about an hour)"
 	@echo "make bench         check every packaged graph pair, with times and memory"
 	@echo "make bench-cases   live PyTorch programs and their faulty twins (about 20 minutes)"
+	@echo "make bench-bugs    the corpus of reported bugs (about 4 minutes)"
 	@echo "make bench-large   Llama 3 8B at its real sizes on 8 ranks, from its code (about 15 minutes)"
 	@echo "make mutate-checker  mutants of the checker of certificates (about two hours)"
 	@echo "make bench-elastic planner, simulation and training figures (about 40 minutes)"
@@ -59,6 +60,9 @@ bench: $(VENV)/.core
 
 bench-cases: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cases.py --json cases.json
+
+bench-bugs: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bugs.py --json bugs.json
 
 bench-large: $(VENV)/.torch
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/large.py --json large.json
