@@ -41,7 +41,7 @@ def wrapped(net: Any, mesh: Any) -> Any:
 def step_of(bug: str) -> Callable[..., Any]:
     def step(net: Any, optimizer: Any, **inputs: Any) -> Any:
         ranks = dist.get_world_size()
-        loss = net(**inputs)
+        loss = net(**inputs)  # carries: mean taken twice
         if bug == "mean taken twice":
             loss = loss / ranks  # planted: mean taken twice
         if ranks > 1 and bug == "sum for the mean":
@@ -132,7 +132,7 @@ def two_axes(bug: str = "") -> Spec:
         return wrapped(net, mesh)
 
     def step(net: Any, optimizer: Any, **inputs: Any) -> Any:
-        loss = net(**inputs)
+        loss = net(**inputs)  # carries: mean over all ranks
         if bug == "mean over all ranks" and dist.get_world_size() > 1:
             loss = loss / 2  # planted: mean over all ranks
         loss.backward()  # carries: mean over all ranks
