@@ -110,7 +110,7 @@ def test_a_mean_of_means_is_noted() -> None:
     assert (verdict.status, verdict.exit_code) == ("refines", 0)
     assert verdict.uneven is not None
     assert verdict.uneven.status == "refuted"
-    assert "SP112" in verdict.uneven.message
+    assert "SP123" in verdict.uneven.message
     assert "but not with unequal counts" in plain(verdict)
     assert from_json(to_json(verdict)) == verdict
 

@@ -49,5 +49,6 @@ ELSEWHERE = {
 def test_all_covered() -> None:
     tested = {case.target for cases in CASES.values() for case in cases}
     patterns = " ".join(ELSEWHERE.values()).split()
-    left = [t for t in registered() if t not in tested]
+    # Other libraries' operators are those that pages of the docs declare in this process.
+    left = [t for t in registered() if t not in tested and not t.startswith("mylib.")]
     assert [t for t in left if not any(fnmatchcase(t, p) for p in patterns)] == []
