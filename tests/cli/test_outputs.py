@@ -235,12 +235,18 @@ shardproof.verify.replay_small = wait
 """
 
 
+def _listening() -> None:
+    """A job in the background of a shell is started with Ctrl-C ignored, and hands that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupted(target: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a check that waits, and press Ctrl-C when it says so."""
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
     process = subprocess.Popen(
         [sys.executable, "-m", "shardproof", "check", target, "--no-cache", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        preexec_fn=_listening,
     )  # fmt: skip
     assert process.stdout is not None
     first = process.stdout.readline()
