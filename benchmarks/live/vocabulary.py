@@ -52,20 +52,6 @@ class Ignoring(Model):
         return F.cross_entropy(z.flatten(0, 1), labels.flatten())
 
 
-class Sum(torch.autograd.Function):
-    """Parts become their sum; the gradient is that of every part."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, group: Any) -> Any:
-        x = x.clone()
-        dist.all_reduce(x, group=group)
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return grad, None
-
-
 class Copy(torch.autograd.Function):
     """The same value for every part; the gradients of the parts are summed."""
 
@@ -136,7 +122,7 @@ class Parallel(Model):
         rows = F.embedding(local.masked_fill(absent, 0), self.embed.weight)
         if self.bug != "rows not masked":
             rows = rows.masked_fill(absent.unsqueeze(-1), 0.0)
-        x = self.inner(Sum.apply(rows, self.group))  # planted: rows not masked
+        x = self.inner(c.Leave.apply(rows, self.group))  # planted: rows not masked
         z = self.head(Copy.apply(x, self.group, self.bug))  # carries: no backward sum
         losses = CrossEntropy.apply(z, labels, self.first_row, self.group, self.bug)
         if not self.ignore:

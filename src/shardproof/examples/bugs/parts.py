@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,9 @@ import torch.distributed as dist
 from shardproof import Input, Mesh, Replicate, Shard, Spec
 
 
-class _Enter(torch.autograd.Function):
+class Enter(torch.autograd.Function):
+    """Into a column-parallel layer: identity; backward sums over the group."""
+
     @staticmethod
     def forward(ctx: Any, x: Any, group: Any) -> Any:
         ctx.group = group
@@ -24,7 +27,9 @@ class _Enter(torch.autograd.Function):
         return grad, None
 
 
-class _Leave(torch.autograd.Function):
+class Leave(torch.autograd.Function):
+    """Out of a row-parallel layer: sum over the group; backward is the identity."""
+
     @staticmethod
     def forward(ctx: Any, x: Any, group: Any) -> Any:
         x = x.clone()
@@ -36,62 +41,42 @@ class _Leave(torch.autograd.Function):
         return grad, None
 
 
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, dim: int, group: Any) -> Any:
-        ctx.dim, ctx.group = dim, group
-        return gathered(x, dim, group)
+class _Pair(torch.autograd.Function):
+    """``there`` on the way forward, ``back`` on the gradient; both along ``dim`` over a group."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return scattered(grad, ctx.dim, ctx.group), None, None
-
-
-class _Scatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, dim: int, group: Any) -> Any:
-        ctx.dim, ctx.group = dim, group
-        return scattered(x, dim, group)
+    def forward(ctx: Any, x: Any, dim: int, group: Any, there: Any, back: Any) -> Any:
+        ctx.back = partial(back, dim=dim, group=group)
+        return there(x, dim, group)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return gathered(grad, ctx.dim, ctx.group), None, None
-
-
-class _Split(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, dim: int, group: Any) -> Any:
-        ctx.dim, ctx.group = dim, group
-        return mine(x, dim, group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return gathered(grad, ctx.dim, ctx.group), None, None
+        return ctx.back(grad), None, None, None, None
 
 
 def enter(x: Any, group: Any = None) -> Any:
     """Identity; backward sums over the group."""
-    return _Enter.apply(x, group)
+    return Enter.apply(x, group)
 
 
 def leave(x: Any, group: Any = None) -> Any:
     """Sum over the group; backward is the identity."""
-    return _Leave.apply(x, group)
+    return Leave.apply(x, group)
 
 
 def gather(x: Any, dim: int = 0, group: Any = None) -> Any:
     """Shards joined along ``dim``; backward sums and cuts."""
-    return _Gather.apply(x, dim, group)
+    return _Pair.apply(x, dim, group, gathered, scattered)
 
 
 def scatter(x: Any, dim: int = 0, group: Any = None) -> Any:
     """Sum over the group, cut along ``dim``; backward joins."""
-    return _Scatter.apply(x, dim, group)
+    return _Pair.apply(x, dim, group, scattered, gathered)
 
 
 def split(x: Any, dim: int = 0, group: Any = None) -> Any:
     """This rank's part of a replicated tensor; backward joins."""
-    return _Split.apply(x, dim, group)
+    return _Pair.apply(x, dim, group, mine, gathered)
 
 
 def gathered(x: Any, dim: int = 0, group: Any = None) -> Any:
