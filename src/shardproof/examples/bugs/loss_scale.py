@@ -42,10 +42,6 @@ def accumulated(bug: str) -> Spec:
     """Each micro-batch takes the mean over its own samples."""
 
     def step(model: Any, optimizer: Any, x: Any, a: Any, y: Any, m: Any) -> Any:
-        if model is None:
-            loss = whole(x, a, y, m)
-            loss.backward()
-            return loss
         total = torch.zeros(())
         for k in (0, 1):
             xs, ys, ms = (t.chunk(2)[k] for t in (x, y, m))
@@ -56,23 +52,19 @@ def accumulated(bug: str) -> Spec:
             total = total + loss.detach()
         return total
 
-    return p.spec(None, None, Mesh(dp=1), data({}), whole_step=step)
+    return p.spec(whole, None, Mesh(dp=1), data({}), whole_step=step)
 
 
 def world_factor(bug: str) -> Spec:
     """The loss times the world size, on a mesh whose other axis does not average."""
 
     def step(model: Any, optimizer: Any, x: Any, a: Any, y: Any, m: Any) -> Any:
-        if model is None:
-            loss = whole(x, a, y, m)
-            loss.backward()
-            return loss
         averaged = 2 if bug == "B040" else 1
         loss = whole(x, a, y, m) * averaged  # planted: B040
         loss.backward()
         return loss
 
-    return p.spec(None, None, Mesh(dp=1, tp=2), data({}), whole_step=step)
+    return p.spec(whole, None, Mesh(dp=1, tp=2), data({}), whole_step=step)
 
 
 def averaged_again(bug: str) -> Spec:
@@ -135,11 +127,10 @@ def repeated_division(bug: str) -> Spec:
 def micro_batches(bug: str) -> Spec:
     """Gradients of means of micro-batches are added, or divided once more than needed."""
 
+    def sequential(x: Any, a: Any, y: Any) -> Any:
+        return (x @ a - y).square().mean()
+
     def step(model: Any, optimizer: Any, x: Any, a: Any, y: Any) -> Any:
-        if model is None:
-            loss = (x @ a - y).square().mean()
-            loss.backward()
-            return loss
         total = torch.zeros(())
         for xp, yp in zip(x.chunk(2), y.chunk(2), strict=True):
             loss = (xp @ a - yp).square().mean()  # carries: B046
@@ -150,7 +141,7 @@ def micro_batches(bug: str) -> Spec:
         return total
 
     inputs = {"x": p.f32(8, 3), "a": p.f32(3, grad=True), "y": p.f32(8)}
-    return p.spec(None, None, Mesh(pp=1), inputs, whole_step=step)
+    return p.spec(sequential, None, Mesh(pp=1), inputs, whole_step=step)
 
 
 def ddp_factor(bug: str) -> Spec:
@@ -176,10 +167,6 @@ def sample_share(bug: str) -> Spec:
     """Micro-batches are weighted by their share of samples instead of tokens."""
 
     def step(model: Any, optimizer: Any, x: Any, a: Any, y: Any, m: Any) -> Any:
-        if model is None:
-            loss = whole(x, a, y, m)
-            loss.backward()
-            return loss
         total = torch.zeros(())
         for part in (slice(0, 6), slice(6, 8)):
             mean = whole(x[part], a, y[part], m[part])
@@ -191,7 +178,7 @@ def sample_share(bug: str) -> Spec:
             total = total + loss.detach()
         return total
 
-    return p.spec(None, None, Mesh(dp=1), data({}), whole_step=step)
+    return p.spec(whole, None, Mesh(dp=1), data({}), whole_step=step)
 
 
 def smoothed_branch(bug: str) -> Spec:
@@ -200,11 +187,10 @@ def smoothed_branch(bug: str) -> Spec:
     def losses(x: Any, a: Any, y: Any, m: Any) -> Any:
         return error(x, a, y, m) * 0.9 + ((x @ a) * m).sum() * 0.1  # carries: B052
 
+    def sequential(x: Any, a: Any, y: Any, m: Any) -> Any:
+        return losses(x, a, y, m) / m.sum()
+
     def step(model: Any, optimizer: Any, x: Any, a: Any, y: Any, m: Any) -> Any:
-        if model is None:
-            loss = losses(x, a, y, m) / m.sum()
-            loss.backward()
-            return loss
         total, items = torch.zeros(()), m.sum()
         for k in (0, 1):
             xs, ys, ms = (t.chunk(2)[k] for t in (x, y, m))
@@ -214,7 +200,7 @@ def smoothed_branch(bug: str) -> Spec:
             total = total + loss.detach()
         return total
 
-    return p.spec(None, None, Mesh(dp=1), data({}), whole_step=step)
+    return p.spec(sequential, None, Mesh(dp=1), data({}), whole_step=step)
 
 
 def context_factor(bug: str) -> Spec:
@@ -274,11 +260,10 @@ def rescaled(bug: str) -> Spec:
 def split_backward(bug: str) -> Spec:
     """Input and weight gradients run as separate actions; only one is scaled."""
 
+    def sequential(x: Any, w: Any, v: Any) -> Any:
+        return ((x @ w) @ v).square().mean()
+
     def step(model: Any, optimizer: Any, x: Any, w: Any, v: Any) -> Any:
-        if model is None:
-            loss = ((x @ w) @ v).square().mean()
-            loss.backward()
-            return loss
         total = torch.zeros(())
         for part in x.chunk(2):
             h = (part @ w).detach().requires_grad_()
@@ -293,7 +278,7 @@ def split_backward(bug: str) -> Spec:
         return total
 
     inputs = {"x": p.f32(8, 3), "w": p.f32(3, 4, grad=True), "v": p.f32(4, grad=True)}
-    return p.spec(None, None, Mesh(pp=1), inputs, whole_step=step)
+    return p.spec(sequential, None, Mesh(pp=1), inputs, whole_step=step)
 
 
 def compensated(bug: str) -> Spec:

@@ -126,15 +126,15 @@ def spec(
 
     Args:
         after: is given the inputs of a rank after its backward pass, to synchronise gradients.
-        whole_step: runs the step of both programs itself, with the model and the inputs; the
-            model of the sequential program is None.
+        whole_step: runs the step of a rank itself, with the model and the inputs; without
+            ``sequential`` that of both programs, and the sequential model is None.
         built: is given the device mesh and the rank before the program of the rank runs.
         outputs: as in :class:`Spec`; a loss that is each rank's own is left out by ``OWN_LOSS``.
     """
 
     def run(model: Any, optimizer: Any, **values: Any) -> Any:
         on_rank = model.on_rank
-        if whole_step is not None:
+        if whole_step is not None and (on_rank or sequential is None):
             return whole_step(model if on_rank else None, optimizer, **values)
         loss = model(**values)
         loss.backward()
