@@ -15,12 +15,12 @@ from shardproof.certificate.agree import certify
 from shardproof.certificate.write import write
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.evidence import Evidence
-from shardproof.diagnose.findings import Findings, only_unreduced
+from shardproof.diagnose.findings import Findings
 from shardproof.diagnose.fixes import FixSearch
 from shardproof.diagnose.fold import absorb
-from shardproof.infer.passes import opened_first
-from shardproof.infer.run import Inference, infer
+from shardproof.infer.run import Inference
 from shardproof.partial import Watched, interruptible
+from shardproof.readings import TOLERANCE, Readings, protocol_error
 from shardproof.replay.compare import replay_problem
 from shardproof.replay.errors import NotReplayable
 from shardproof.replay.instantiate import instantiate_problem, is_concrete, size_symbols
@@ -28,7 +28,6 @@ from shardproof.replay.resize import Resized, keep_sizes, resize
 from shardproof.replay.search import (
     SMALL,
     Search,
-    differing_as_given,
     elements,
     instantiate_small,
     search,
@@ -43,7 +42,6 @@ from shardproof.report.relation import (
 from shardproof.spec.problem import Problem
 
 Progress = Callable[[str], None]
-TOLERANCE = 1e-9
 REALS = "equality is over the real numbers: rounding, overflow, infinities and NaNs are left out"
 inf_error = float("inf")
 
@@ -102,14 +100,20 @@ def _decided(
     certificate: Callable[[bytes], object] | None,
 ) -> tuple[Verdict, Evidence]:
     say, clock = watched.say, Clock()
-    inf = _inferred(problem, fixed, replay, clock, say)
+
+    def inferred() -> None:
+        clock.lap("inference")
+
+    readings = Readings(problem, fixed, replay, say, inferred)
+    inf = readings.best()
     if not inf.holds and problem.distributed.spmd and not size_symbols(problem):
         # One graph for all ranks of a mesh of numbers says the same as one graph for each.
         say("one rank after another")
-        each = instantiate_problem(problem, {})
-        by_rank = _inferred(each, fixed, replay, clock, say)
-        if by_rank.holds:
-            problem, inf = each, by_rank
+        by_rank = Readings(instantiate_problem(problem, {}), fixed, replay, say, inferred)
+        each = by_rank.best()
+        if each.holds:
+            readings, inf = by_rank, each
+    problem = readings.problem
     verdict = watched.verdict = _verdict(problem, inf)
     evidence = Evidence(problem, inf, fixed or {})
     if inf.holds and not _without_ranks(problem, verdict):
@@ -117,81 +121,10 @@ def _decided(
         clock.lap("certificate")
         _confirm(problem, verdict, fixed, replay, say)
     elif not inf.holds:
-        _refute(evidence, verdict, replay, fixes, say)
+        _refute(evidence, readings, verdict, replay, fixes, say)
     clock.lap("replay")
     verdict.seconds = clock.seconds
     return verdict, evidence
-
-
-def _inferred(
-    problem: Problem, fixed: dict[str, float] | None, replay: bool, clock: Clock, say: Progress
-) -> Inference:
-    """Inference in the order that most likely ends first: where closed operators will hardly
-    prove anything, opened ones come before them."""
-    if not opened_first(problem):
-        return _infer(problem, fixed, replay, clock, say)
-    say("fused operators by their definitions")
-    deep = infer(problem, fixed=fixed, deep=True, progress=say)
-    clock.lap("inference")
-    if deep.holds or _protocol_error(deep) or (replay and _open_ones_differ(deep, fixed)):
-        return deep
-    inf = _infer(problem, fixed, replay, clock, say)
-    return deep if _proved(deep) > _proved(inf) else inf
-
-
-def _open_ones_differ(inf: Inference, fixed: dict[str, float] | None) -> bool:
-    """Whether all outputs that are not shown differ in a run at small sizes: another reading of
-    the operators will then hardly show them."""
-    open_ones = {j.obligation.seq_output for j in inf.judged if not j.holds}
-    try:
-        problem = inf.problem if is_concrete(inf.problem) else instantiate_small(inf.problem, {})
-        result = replay_problem(resize(problem), 0, fixed)
-    except NotReplayable:
-        return False
-    differ = {c.obligation.seq_output for c in result.comparisons if c.error > TOLERANCE}
-    return result.fault is not None or open_ones <= differ
-
-
-def _infer(
-    problem: Problem, fixed: dict[str, float] | None, replay: bool, clock: Clock, say: Progress
-) -> Inference:
-    """Inference with operators as they are and, where that does not prove everything, with
-    products of sums multiplied out, and with fused operators opened, unless a run shows that
-    there is nothing more to prove. What only lacks a reduction is told from the products."""
-    inf = plain = infer(problem, fixed=fixed, progress=say)
-    clock.lap("inference")
-    if plain.holds or _protocol_error(plain):
-        return plain
-    if _leaves_sums(plain):
-        say("products of sums, multiplied out")
-        other = infer(problem, fixed=fixed, multiplied=True, progress=say)
-        clock.lap("inference")
-        if other.holds:
-            return other
-        inf = other if _proved(other) > _proved(plain) and only_unreduced(other) else plain
-    wrong = differing_as_given(problem, fixed) if replay else set()
-    if wrong and not _promises(inf, wrong):
-        return inf
-    say("fused operators by their definitions")
-    deep = infer(problem, fixed=fixed, deep=True, progress=say)
-    clock.lap("inference")
-    return deep if deep.holds or (wrong and _proved(deep) > _proved(inf)) else inf
-
-
-def _promises(inf: Inference, wrong: set[str]) -> bool:
-    """Whether a good part of the outputs that are not proved agree in a run all the same: these may
-    be proved, and the cause of the others is then told more exactly."""
-    failed = {j.obligation.seq_output for j in inf.judged if not j.holds}
-    return 15 * len(failed - wrong) > len(failed)
-
-
-def _leaves_sums(inf: Inference) -> bool:
-    """Whether an output that is not proved came out as a sum of several values."""
-    return any(len(c.lin) > 1 for j in inf.judged if not j.holds and j.found for c in j.found.cells)
-
-
-def _proved(inf: Inference) -> int:
-    return sum(j.holds for j in inf.judged)
 
 
 def verify_for_all(
@@ -264,10 +197,6 @@ def _without_ranks(problem: Problem, verdict: Verdict) -> bool:
     return True
 
 
-def _protocol_error(inf: Inference) -> bool:
-    return any(e.kind != "unsupported" for e in inf.schedule.errors)
-
-
 def _verdict(problem: Problem, inf: Inference) -> Verdict:
     v = Verdict(problem.name, "refines" if inf.holds else "unproved")
     v.outputs = _relations(problem, inf)
@@ -325,14 +254,14 @@ def _certify(
 # ---------------------------------------------------------------- replay
 
 
-def _search(problem: Problem, inf: Inference, fixed: dict[str, float] | None) -> Search:
+def _search(readings: Readings, inf: Inference) -> Search:
     """A counterexample on an instance that gets the verdict of the original."""
-    wrong = bool(differing_as_given(problem, fixed))
+    wrong = bool(readings.wrong())
     try:
         return search(
-            problem,
-            fixed_inputs=fixed,
-            accept=lambda small: wrong or not inf.again(small, fixed).holds,
+            readings.problem,
+            fixed_inputs=readings.fixed,
+            accept=lambda small: wrong or not inf.again(small, readings.fixed).holds,
         )
     except NotReplayable as e:
         out = Search()
@@ -405,6 +334,7 @@ def _worst(instance: Resized, fixed: dict[str, float] | None) -> float:
 
 def _refute(
     evidence: Evidence,
+    readings: Readings,
     verdict: Verdict,
     replay: bool,
     fixes: bool,
@@ -416,12 +346,12 @@ def _refute(
     findings = found_by.all()
     verdict.findings = findings
     evidence.located = found_by.located
-    if _protocol_error(inf):
+    if protocol_error(inf):
         verdict.status = "refuted"
         return
     if replay:
         say("looking for a counterexample")
-        found = evidence.witness = _search(evidence.problem, evidence.inference, fixed)
+        found = evidence.witness = _search(readings, inf)
         for f in findings:
             f.notes.extend(n for n in found.notes if n.startswith("not replayed"))
         if found.counterexample is not None:
