@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.frontends.support import check_call, operator, tensors
+from tests.support.double import double_precision  # noqa: F401 - a fixture
 
 from shardproof.errors import InputError
 from shardproof.frontends.aten.registry import find
@@ -145,15 +146,6 @@ def run(dtype: Any, samples: int, each: int, *, listed: bool = False) -> Counter
                 wrong.append(f"{target}: {text[:300]}")
     assert not wrong, wrong[:20]
     return checked
-
-
-@pytest.fixture(autouse=True)
-def _double_precision() -> Iterator[None]:
-    """Real functions of integer tensors are computed in the default element type."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
 
 
 @pytest.mark.timeout(600)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from tests.ops.samples import calls
 from tests.ops.test_torch import DTYPES, ORACLES, tensors
+from tests.support.double import double_precision  # noqa: F401 - a fixture
 
 torch = pytest.importorskip("torch")
-
-
-@pytest.fixture(autouse=True)
-def _double_precision() -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
 
 
 @pytest.mark.parametrize("op", sorted(ORACLES))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.ops.algebra import same
 from tests.ops.samples import Call, calls
+from tests.support.double import double_precision  # noqa: F401 - a fixture
 
 import shardproof.ops  # noqa: F401 - registers the operators
 from shardproof.ir.graph import TensorType
@@ -186,15 +187,6 @@ ORACLES: dict[str, Oracle] = {
 
 # Their oracle is the derivative of the forward operator, below; undefined has no value.
 ELSEWHERE = {"layer_norm_grad", "rms_norm_grad", "attention_grad", "undefined", "signature_call"}
-
-
-@pytest.fixture(autouse=True)
-def _double_precision() -> Iterator[None]:
-    """Real functions of integer tensors are computed in the default element type."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
 
 
 def tensors(call: Call) -> tuple[Any, ...]:

@@ -30,6 +30,7 @@ from shardproof.report.diagnostic import (
     Verdict,
 )
 from shardproof.report.snippet import snippet
+from shardproof.report.words import ranges
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -358,7 +359,7 @@ def _facts(f: Finding) -> Iterator[tuple[str, str]]:
     if f.found:
         yield "found", f.found
     if f.ranks or f.axes:
-        parts = [f"{_ranges(f.ranks)}"] if f.ranks else []
+        parts = [f"{ranges(f.ranks)}"] if f.ranks else []
         parts += [f"mesh axis {', '.join(f.axes)}"] if f.axes else []
         yield "ranks", "; ".join(parts)
     if f.collective:
@@ -367,17 +368,6 @@ def _facts(f: Finding) -> Iterator[tuple[str, str]]:
 
 def _on(rank: str) -> str:
     return f"rank {rank}" if rank.isdigit() else rank
-
-
-def _ranges(ranks: list[int]) -> str:
-    """``0-3, 7`` for ``[0, 1, 2, 3, 7]``."""
-    parts: list[list[int]] = []
-    for r in sorted(set(ranks)):
-        if parts and parts[-1][-1] == r - 1:
-            parts[-1].append(r)
-        else:
-            parts.append([r])
-    return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
 
 
 def _count(n: int, noun: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shardproof.report.view import Holding, Layout
+from shardproof.report.words import ranges
 
 WIDTH, HEIGHT, LOW = 64, 44, 16
 SHOWN = 8
@@ -102,14 +103,3 @@ def _caption(shape: list[int], rows: int | None, columns: int | None) -> str:
     if rows is None or len(shape) == 2:
         return text
     return f"{text}, dim {rows} down, dim {columns} across"
-
-
-def ranges(ranks: list[int]) -> str:
-    """``0-3, 7`` for ``[0, 1, 2, 3, 7]``."""
-    parts: list[list[int]] = []
-    for r in sorted(set(ranks)):
-        if parts and parts[-1][-1] == r - 1:
-            parts[-1].append(r)
-        else:
-            parts.append([r])
-    return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

@@ -11,6 +11,7 @@ from shardproof.report.diagnostic import Finding, OutputRelation, Span, Uneven, 
 from shardproof.report.html import layout as maps
 from shardproof.report.html.picture import Scene, scene
 from shardproof.report.view import NONE, FindingView, Heat, Memory, Related, View
+from shardproof.report.words import ranges
 
 WORDS = {
     "refines": "Every output of the sequential model is rebuilt on the ranks as declared, "
@@ -285,7 +286,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "count": count,
     "number": number,
     "placement": placement,
-    "ranges": maps.ranges,
+    "ranges": ranges,
     "uneven": uneven,
     "where": where,
 }
