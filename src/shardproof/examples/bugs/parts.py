@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -72,6 +72,11 @@ def gather(x: Any, dim: int = 0, group: Any = None) -> Any:
 def scatter(x: Any, dim: int = 0, group: Any = None) -> Any:
     """Sum over the group, cut along ``dim``; backward joins."""
     return _Pair.apply(x, dim, group, scattered, gathered)
+
+
+def split(x: Any, dim: int = 0, group: Any = None) -> Any:
+    """This rank's part of a replicated tensor; backward joins."""
+    return _Pair.apply(x, dim, group, mine, gathered)
 
 
 def gathered(x: Any, dim: int = 0, group: Any = None) -> Any:
@@ -173,3 +178,8 @@ def f32(*shape: int, at: Any = None, grad: bool = False) -> Input:
 def i64(*shape: int, at: Any = None) -> Input:
     """An integer input, cut as ``at`` says."""
     return Input(shape, "i64", Replicate() if at is None else at)
+
+
+def weights(names: Sequence[str], shape: tuple[int, ...], at: Any = None) -> dict[str, Input]:
+    """Float inputs whose gradients are asked for."""
+    return {n: f32(*shape, at=at, grad=True) for n in names}
