@@ -1,6 +1,6 @@
 """Check live PyTorch programs and their faulty twins.
 
-    python benchmarks/cases.py --json FILE [--only NAME ...]
+    python benchmarks/cases.py --json FILE [--only NAME ...] [--jobs N]
 
 Every case is checked in a process of its own, so that its peak of memory is its own. For the
 correct program: verdict, replay error, nodes, CPU seconds of capture and inference, peak MiB. For
@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,19 +99,23 @@ def relative(file: str) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else file
 
 
-def check_all(names: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    """One record a case (module and name); each in its own process."""
-    out = []
-    for module, name in names:
-        command = [sys.executable, __file__, "--one", module, name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            error = done.stderr.strip().splitlines()
-            out.append({"name": name, "verdict": "error", "reason": error[-1] if error else ""})
-        else:
-            out.append(json.loads(done.stdout.splitlines()[-1]))
-        print(row(out[-1]), flush=True)
-    return out
+def check_all(names: list[tuple[str, str]], jobs: int = 1) -> Iterator[dict[str, Any]]:
+    """One record a case (module and name), in their order; each in its own process."""
+    with ThreadPoolExecutor(jobs) as pool:
+        for record in pool.map(in_process, names):
+            print(row(record), flush=True)
+            yield record
+
+
+def in_process(case: tuple[str, str]) -> dict[str, Any]:
+    """The record of a case from a process of its own; one that dies is a record as well."""
+    command = [sys.executable, __file__, "--one", *case]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        error = done.stderr.strip().splitlines()
+        return {"name": case[1], "verdict": "error", "reason": error[-1] if error else ""}
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
 
 
 def row(r: dict[str, Any]) -> str:
@@ -149,6 +155,14 @@ def summary(records: list[dict[str, Any]]) -> dict[str, int]:
     }
 
 
+def write(file: Path, records: list[dict[str, Any]], counts: dict[str, int]) -> None:
+    """The figures so far, written after each case so that an end before the last loses none."""
+    from shardproof.report.files import write_whole
+
+    result = {"schema": "shardproof-cases/1", "cases": records, "summary": counts}
+    write_whole(file, json.dumps(result, indent=1).encode() + b"\n")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Check the cases; the exit code is 1 if a correct one has another verdict than expected or a
     twin is not refuted."""
@@ -156,6 +170,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="where the figures are written")
     parser.add_argument("--only", nargs="*", help="names of cases, or parts of them")
     parser.add_argument("--modules", nargs="*", help="modules of benchmarks/live; all by default")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time (1)")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     warnings.simplefilter("ignore")
@@ -174,14 +189,14 @@ def main(argv: list[str] | None = None) -> int:
         f"{'case':34}{'verdict':>10}{'rank':>4}{'nodes':>7}{'replay':>9}{'capt s':>8}{'infer s':>8}"
         f"{'MiB':>6}{'twin':>5}{'ref':>5}{'blam':>5}"
     )
-    records = check_all(names)
+    records: list[dict[str, Any]] = []
     counts = summary(records)
+    for record in check_all(names, given.jobs):
+        records.append(record)
+        counts = summary(records)
+        if given.json:
+            write(given.json, records, counts)
     print("\n" + ", ".join(f"{value} {what}" for what, value in counts.items()))
-    if given.json:
-        from shardproof.report.files import write_whole
-
-        result = {"schema": "shardproof-cases/1", "cases": records, "summary": counts}
-        write_whole(given.json, json.dumps(result, indent=1).encode() + b"\n")
     good = counts["as expected"] == counts["cases"] and counts["refuted"] == counts["twins"]
     return 0 if good else 1
 
