@@ -44,7 +44,7 @@ def test_undefined_contents_do_not_cancel(reduced: bool, message: str) -> None:
     inf = infer(problem, symbolic_ranks=False)
     proof = proof_of(inf)
     zero = len(proof.meanings)
-    proof.meanings.append(MeaningRow([[2]], [([0], [2], [])]))
+    proof.meanings.append(MeaningRow([(2,)], [((0,), (2,), [])]))
     for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
         names = [v.name for v in graph.values()]
         row[names.index("all_reduce" if reduced else "sub")] = zero

@@ -28,6 +28,7 @@ from shardproof.certificate.exact import (
     is_zero,
     over,
     quotient,
+    shifted,
     total,
     variable,
 )
@@ -108,11 +109,12 @@ class Algebra:
 
     def read(self, t: Term, at: Sequence[Aff]) -> Read:
         """A term where its axes are ``at``."""
+        if t.plain:
+            return Read(t.atom, tuple(at), t.restr)
         index = []
         for o, ws in zip(t.off, t.walks, strict=True):
             if len(ws) == 1 and ws[0][1] == 1:
-                a = at[ws[0][0]]
-                index.append(a if o == 0 else (a[0] + o, a[1]))
+                index.append(shifted(at[ws[0][0]], o))
             else:
                 index.append(total([(at[j], s) for j, s in ws], o))
         return Read(t.atom, tuple(index), t.restr)
@@ -124,6 +126,8 @@ class Algebra:
     def operand(self, r: Read, place: int, at: Sequence[Aff]) -> Lin:
         """One operand of an atom's definition, with the intervals that ``r`` has for it."""
         lin = self.atoms[r.atom].operands[place]
+        if not r.restr:
+            return lin
         own = tuple((n[3], a, b) for n, a, b in r.restr if n[0] == "in" and n[2] == place)
         if not own:
             return lin
@@ -136,14 +140,12 @@ class Algebra:
 
     def opens(self, b: Base, e: Rational) -> bool:
         """Whether a factor may be replaced by its definition."""
-        if isinstance(b, Exp):
-            return self._sum_in_exp(b) is not None
-        if not isinstance(b, Read):
-            return False
+        if type(b) is not Read:
+            return isinstance(b, Exp) and self._sum_in_exp(b) is not None
         fn = self.atoms[b.atom].fn
         if fn == "lin":
             return e == 1 and not b.restr
-        return (fn == "sum" and e == 1) or (fn == "prod" and (e == 1 or not b.restr))
+        return e == 1 if fn == "sum" else fn == "prod" and (e == 1 or not b.restr)
 
     def opened(self, p: Product, k: int) -> Sum:
         """The product with its ``k``-th factor replaced by its definition."""
@@ -197,7 +199,7 @@ class Algebra:
 
     def equal(self, a: Sum, b: Sum, region: Region) -> bool:
         """Whether two sums are equal on the whole region."""
-        return self.zero([*a, *((p, coef_times(c, -1)) for p, c in b)], region)
+        return a == b or self.zero([*a, *((p, coef_times(c, -1)) for p, c in b)], region)
 
     def zero(self, terms: Sum, region: Region) -> bool:
         """Whether a sum is zero on the whole region (False: not shown)."""
@@ -209,16 +211,14 @@ class Algebra:
             if self.work > MAX_WORK:
                 raise NotChecked("more comparisons than are allowed")
             terms = self.simplified(terms, region)
-            if len({len(p.factors) for p, _ in terms}) != len(terms) or not self._any_opens(terms):
+            latest = self._latest(terms)
+            if latest is None or len({_atoms(p) for p, _ in terms}) != len(terms):
                 terms = self._left(terms)
-            if not terms:
-                return True
+                if not terms:
+                    return True
+                latest = self._latest(terms)
             if len(terms) > MAX_TERMS:
                 raise NotChecked("a comparison with too many terms")
-            latest = max(
-                (self._order(b) for p, _ in terms for b, e in p.factors if self.opens(b, e)),
-                default=None,
-            )
             if latest is not None:
                 terms = [x for p, c in terms for x in self._open_all(p, c, latest[1])]
                 continue
@@ -228,8 +228,10 @@ class Algebra:
             terms = written_out
         return False
 
-    def _any_opens(self, terms: Sum) -> bool:
-        return any(self.opens(b, e) for p, _ in terms for b, e in p.factors)
+    def _latest(self, terms: Sum) -> tuple[bool, int] | None:
+        """The factor to open next."""
+        orders = [self._order(b) for p, _ in terms for b, e in p.factors if self.opens(b, e)]
+        return max(orders, default=None)
 
     def _left(self, terms: Sum) -> Sum:
         """What is left when equal products up to intervals have cancelled."""
@@ -284,12 +286,14 @@ class Algebra:
 
     def _settled(self, p: Product) -> bool:
         """Whether all factors are different terms that no rule but opening applies to."""
+        seen = set()
         for b, e in p.factors:
-            if not isinstance(b, Read) or b.atom <= IOTA or e != 1:
+            if type(b) is not Read or b.atom <= IOTA or e != 1:
                 return False
             if self.atoms[b.atom].fn in SPECIAL:
                 return False
-        return len(p.factors) < 2 or len({b for b, _ in p.factors}) == len(p.factors)
+            seen.add(b.atom)
+        return len(seen) == len(p.factors)
 
     def combined(self, p: Product) -> Product:
         """Powers of one factor joined; guards in their own form."""
@@ -394,19 +398,18 @@ class Algebra:
 
     def _as_guard(self, r: Read) -> Base:
         d = self.atoms[r.atom]
+        if d.fn not in ("ge", "eq"):
+            return r
         if d.fn == "ge":
             ((t, c),) = d.operands[0]
             whole = len(d.attrs) == 1 and type(d.attrs[0]) in (int, Poly)
             if len(d.operands) == 1 and c == 1 and whole and not r.restr:
                 return _threshold(self.read(t, r.at), d.attrs[0])
-        single = all(len(x) == 1 and x[0][1] == 1 for x in d.operands)
-        if d.fn == "eq" and single and len(d.operands) == 2:
+        elif all(len(x) == 1 and x[0][1] == 1 for x in d.operands) and len(d.operands) == 2:
             t, u = d.operands[0][0][0], d.operands[1][0][0]
             if u.atom == IOTA and not r.restr:
                 return Equal(self.read(t, r.at), self.read(u, r.at).at[0])
-        if d.fn in ("ge", "eq"):
-            raise NotChecked("a guard of another form")
-        return r
+        raise NotChecked("a guard of another form")
 
     @staticmethod
     def _position(p: Product) -> Sum | None:
@@ -428,13 +431,14 @@ class Algebra:
     @staticmethod
     def _summed(p: Product) -> Sum | None:
         """A sum over no index, over one, or over an index that nothing reads."""
+        used = {w for b, _ in p.factors for a in affs(b) for w, _ in a[1]}
         for k, (v, lo, hi) in enumerate(p.ranges):
             rest = (*p.ranges[:k], *p.ranges[k + 1 :])
             n = hi - lo
             if n == 1:
                 value = {v: const(lo)}
                 return [(Product(rest, tuple((moved(b, value), e) for b, e in p.factors)), 1)]
-            if n == 0 or not any(v == w for b, _ in p.factors for a in affs(b) for w, _ in a[1]):
+            if n == 0 or v not in used:
                 return [(p._replace(ranges=rest), quotient(n, 1))]
         return None
 
@@ -494,7 +498,16 @@ def _written_out(terms: Sum) -> Sum | None:
     return out
 
 
+def _atoms(p: Product) -> tuple[int, ...]:
+    """The atoms of a product; products that cancel have the same."""
+    if len(p.factors) == 1:
+        return (term_of(p.factors[0][0]).atom,)
+    return tuple(sorted([term_of(b).atom for b, _ in p.factors]))
+
+
 def _collected(terms: Sum) -> Sum:
+    if len(terms) == 2 and terms[0][0] != terms[1][0]:
+        return [(p, c) for p, c in terms if not is_zero(c)]
     acc: dict[Product, Coef] = {}
     for p, c in terms:
         acc[p] = coef_plus(acc[p], c) if p in acc else c

@@ -6,9 +6,8 @@ Equal names mean equal bodies whatever the choice; another choice can only miss 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 from shardproof.certificate.claims import Atom, Label, innermost
@@ -28,13 +27,8 @@ from shardproof.ir.sizes import Size, Undecided, at_least, div_mod
 MAX_GRID = 20000
 
 
-@dataclass(slots=True)
-class Row:
-    """A factor with its index functions."""
-
-    at: tuple[Aff, ...]
-    base: Base
-    power: Rational
+Row = tuple[tuple[Aff, ...], Base, Rational]
+"""The index functions of a factor, the factor, and its power."""
 
 
 class Canonical:
@@ -47,16 +41,15 @@ class Canonical:
     def key(self, p: Product) -> tuple[Any, dict[Any, Range]]:
         """A key that is equal for equal products up to intervals, and the intervals."""
         ranges = {v: (a, b) for v, a, b in p.ranges}
-        rows = [Row(affs(b), b, e) for b, e in p.factors]
+        rows = [(affs(b), b, e) for b, e in p.factors]
         if len(ranges) > 1:
-            _merge(ranges, rows)
+            rows = _merge(ranges, rows)
         if len(rows) > 1:
-            kinds = Counter((type(r.base), r.power) for r in rows)
-            rows.sort(key=lambda r: _rank(r, ranges, kinds[type(r.base), r.power]))
+            rows = _ordered_rows(rows, ranges)
         names: dict[int, Aff] = {}
         boxes: dict[Any, Range] = {}
         if ranges:
-            every = [a for r in rows for a in r.at]
+            every = [a for at, _, _ in rows for a in at]
             for a in every:
                 if sum([v in ranges for v, _ in a[1]]) == 1:
                     _number(a, ranges, names, boxes)
@@ -64,10 +57,10 @@ class Canonical:
                 for a in every:
                     _number(a, ranges, names, boxes)
         key = []
-        for place, r in enumerate(rows):
-            head = self._head(r.base, r.power, place, boxes)
-            at = tuple([replace(a, names) for a in r.at]) if names else r.at
-            key.append((head, r.power, at))
+        for place, (at, b, e) in enumerate(rows):
+            if names:
+                at = tuple([replace(a, names) for a in at])
+            key.append((self._head(b, e, place, boxes), e, at))
         return tuple(key), boxes
 
     def _head(self, b: Base, e: Rational, place: int, boxes: dict[Any, Range]) -> Any:
@@ -107,44 +100,41 @@ class Canonical:
 # ------------------------------------------------------------------ helpers
 
 
-def _rank(row: Row, ranges: Mapping[int, Range], alike: int) -> Any:
-    """Where a factor stands among the others; the names of summed indices play no part."""
-    atom, kind = term_of(row.base).atom, type(row.base).__name__
-    if alike < 2:
-        return (kind, atom, row.power, "")
+def _ordered_rows(rows: list[Row], ranges: Mapping[int, Range]) -> list[Row]:
+    """Factors by kind, atom and power; alike ones by what they read."""
+    ranks: list[tuple[Any, ...]] = [(type(b).__name__, term_of(b).atom, e) for _, b, e in rows]
+    if len(set(ranks)) < len(ranks):
+        ranks = [(*rank, _free(r, ranges)) for rank, r in zip(ranks, rows, strict=True)]
+    return [rows[k] for k in sorted(range(len(rows)), key=ranks.__getitem__)]
+
+
+def _free(row: Row, ranges: Mapping[int, Range]) -> str:
+    """The order of like factors; the names of summed indices play no part."""
     free = [
         (str(a[0]) if not any(v in ranges for v, _ in a[1]) else "",
          [(v if v not in ranges else 0, str(s)) for v, s in a[1]])
-        for a in row.at
+        for a in row[0]
     ]  # fmt: skip
-    return (kind, atom, row.power, str(free))
+    return str(free)
 
 
-def _merge(ranges: dict[int, Range], rows: list[Row]) -> None:
+def _merge(ranges: dict[int, Range], rows: list[Row]) -> list[Row]:
     """Two indices that are everywhere read as the digits of one become that one."""
-    again = True
-    while again:
-        again = False
-        for u in list(ranges):
-            for v in list(ranges):
-                if u != v and _digits_of_one(u, v, ranges, rows):
-                    n = ranges[v][1]
-                    (a, b) = ranges.pop(u)
-                    ranges[v] = (a * n, b * n)
-                    for row in rows:
-                        row.at = tuple([_drop(x, u) for x in row.at])
-                    again = True
-                    break
-            if again:
-                break
+    for u, v in permutations(list(ranges), 2):
+        if _digits_of_one(u, v, ranges, rows):
+            n = ranges[v][1]
+            (a, b) = ranges.pop(u)
+            ranges[v] = (a * n, b * n)
+            return _merge(ranges, [(tuple([_drop(x, u) for x in at]), b, e) for at, b, e in rows])
+    return rows
 
 
 def _digits_of_one(u: int, v: int, ranges: Mapping[int, Range], rows: list[Row]) -> bool:
     lo, n = ranges[v]
     if lo != 0:
         return False
-    for row in rows:
-        for _, slopes in row.at:
+    for at, _, _ in rows:
+        for _, slopes in at:
             s = dict(slopes)
             if (u in s or v in s) and (u not in s or v not in s or s[u] != s[v] * n):
                 return False

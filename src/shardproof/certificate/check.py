@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import Claims, Lin, Meaning, well_formed, well_formed_atom
+from shardproof.certificate.claims import Cell, Claims, Lin, Meaning, well_formed, well_formed_atom
 from shardproof.certificate.communication import concrete
 from shardproof.certificate.copies import Copies, Copy, Layer, Table
 from shardproof.certificate.discrete import LOOKUPS, Discrete
@@ -37,7 +37,7 @@ from shardproof.certificate.rules import (
 from shardproof.certificate.schedule import Walk, waits
 from shardproof.ir.builder import Builder
 from shardproof.ir.check import check_graph
-from shardproof.ir.graph import Graph, Mesh, Node, Value
+from shardproof.ir.graph import Graph, Mesh, Node, Value, is_integer
 from shardproof.ir.sizes import Size, Undecided
 from shardproof.ops import base as alg
 from shardproof.ops.numbers import exact
@@ -105,7 +105,8 @@ class Checker:
         self.alive: list[Graph] = []  # so that no identity is used twice
         self.differs: set[int] = set()
         self.formed: set[int] = set()
-        self.checked: set[Any] = set()
+        self.checked: dict[Any, list[Any]] = {}
+        self.boxes: dict[Any, Region] = {}
         self.side: int | None = None
         self.sources: dict[int, Source] = {}
         self.moved: dict[Any, Moved] = {}
@@ -213,18 +214,19 @@ class Checker:
 
     def form(self, m: Meaning) -> None:
         """Check the form of a claim, and that it is about values that are known."""
-        if id(m) not in self.formed:
-            well_formed(self.claims.atoms, m)
-            if (m.base is None) != (not m.pieces):
-                raise NotChecked("an integer view without its base, or its function")
-            if m.base is not None and (m.base.base is not None or m.base.shape != m.shape):
-                raise NotChecked("an integer view of an integer view")
-            self.formed.add(id(m))
+        if id(m) in self.formed:
+            return
+        well_formed(self.claims.atoms, m)
+        if (m.base is None) != (not m.pieces):
+            raise NotChecked("an integer view without its base, or its function")
+        if m.base is not None and (m.base.base is not None or m.base.shape != m.shape):
+            raise NotChecked("an integer view of an integer view")
         for c in m.cells:
             for t, _ in c.lin:
                 self.known(t.atom)
         if m.base is not None:
             self.form(m.base)
+        self.formed.add(id(m))  # what is known stays known
 
     def known(self, atom: int) -> None:
         """Every unknown in a claim has been tied to what it stands for."""
@@ -296,12 +298,7 @@ class Checker:
             return
         k = len(m.dims)
         for c in m.cells:
-            names = [fresh() for _ in c.lo]
-            axes = [variable(v) for v in names]
-            todo = iter(axes)
-            index = [place(d, [next(todo) for _ in d]) for d in m.dims]
-            whole = Region.of(dict(zip(names, zip(c.lo, c.hi, strict=True), strict=True)),
-                              (*index, *axes))  # fmt: skip
+            whole = self._box(m.dims, c)
 
             def look(r: Region, lin: Lin = c.lin) -> bool:
                 return fits(r, r.index[:k], self.algebra.sum_of(lin, r.index[k:]))
@@ -309,6 +306,19 @@ class Checker:
             for _, follows in whole.visit(look, MAX_REGIONS, "a claim"):
                 if not follows:
                     raise NotChecked("the claimed meaning does not follow from the operands")
+
+    def _box(self, dims: tuple[tuple[Size, ...], ...], c: Cell) -> Region:
+        """The region of a box: index functions of the dims, then of their factors. Equal boxes
+        share their variables, which mean nothing outside one comparison."""
+        found = self.boxes.get((dims, c.lo, c.hi))
+        if found is None:
+            names = [fresh() for _ in c.lo]
+            axes = [variable(v) for v in names]
+            todo = iter(axes)
+            index = [place(d, [next(todo) for _ in d]) for d in dims]
+            spans = dict(zip(names, zip(c.lo, c.hi, strict=True), strict=True))
+            found = self.boxes[dims, c.lo, c.hi] = Region.of(spans, (*index, *axes))
+        return found
 
     def equals(self, m: Meaning, s: Source) -> None:
         """Check that a claim says what ``s`` holds."""
@@ -338,18 +348,20 @@ class Checker:
     def stated(self, graph: Graph, table: Tensors) -> None:
         """Note what lookups say of the integer inputs: they say it of the whole program."""
         inputs = {a for a, key in self.owner.items() if key[0] == "input"}
-        origin = {v: v for v in graph.inputs}
+        origin: dict[Value, Value] = {}
         for node in graph.nodes:
+            if not any(is_integer(v.dtype) for v in node.inputs):
+                continue
             types = tuple(v.type for v in node.inputs)
-            origin.update((v, v) for v in node.outputs)
             for rule in alg.lookup(node.op).algebra(types, node.attrs)[:1]:
-                v = node.outputs[0]
+                v, x = node.outputs[0], node.inputs[0]
                 if isinstance(rule, VIEWS) and v not in table:
-                    origin[v] = origin[node.inputs[0]]  # it holds the same ids
+                    origin[v] = origin.get(x, x)  # it holds the same ids
                 rows = alg.rows_indexed(rule, types)
                 if rows is not None:
                     self.where = f"sequential, the index of {node.op}"
-                    ids = table.get(origin[node.inputs[1]])
+                    x = node.inputs[1]
+                    ids = table.get(origin.get(x, x))
                     if isinstance(ids, Meaning):
                         self.discrete.state(rows, ids, inputs)
 
@@ -407,21 +419,19 @@ class Checker:
         if op.define is not None and first is not None and first in self.claims.opened:
             self._opened(where, node, table)
             return
-        types = tuple(v.type for v in node.inputs)
+        types = tuple([v.type for v in node.inputs])
         for k, rule in enumerate(op.algebra(types, node.attrs)):
             v = node.outputs[k]
             if v not in table and isinstance(rule, VIEWS):
                 table[v] = self.rearranged(rule, operands, v.shape)
                 continue
-            key: Any = (rule, v.dtype, *map(id, operands), *(t.dtype for t in types))
-            if isinstance(rule, alg.Pointwise | alg.Signature):
-                key = (*key, repr(rule.attrs))
+            made: Any = (rule, v.dtype, [t.dtype for t in types])
             if isinstance(rule, alg.Opaque | alg.Undefined):
-                key = ("value", id(v))
-            if (key, id(table[v])) in self.checked:
-                continue
-            self._result(rule, node, operands, v, table, key)
-            self.checked.add((key, id(table[v])))
+                made = ("value", id(v))  # never equal to another
+            before = self.checked.setdefault((id(table[v]), *map(id, operands)), [])
+            if not any(_alike(made, x) for x in before):
+                self._result(rule, node, operands, v, table)
+                before.append(made)
 
     def rearranged(
         self, rule: alg.Algebra, operands: list[Tensor], shape: tuple[Size, ...]
@@ -444,16 +454,15 @@ class Checker:
         return found
 
     def _result(
-        self, rule: alg.Algebra, node: Node, operands: list[Tensor], v: Value,
-        table: Tensors, key: Any,
-    ) -> None:  # fmt: skip
+        self, rule: alg.Algebra, node: Node, operands: list[Tensor], v: Value, table: Tensors
+    ) -> None:
         self.steps += 1
         try:
             self.result(rule, node, operands, v, self.claim(table, v))
         except (NotChecked, Undecided):
             # A value that nothing is claimed of is an unknown.
             known = set(self.owner)
-            if table[v].base is not None or not self.own(table[v], key):
+            if table[v].base is not None or not self.own(table[v], _key(rule, node, operands, v)):
                 raise
             m = self.claim(table, v)
             atoms = {t.atom for c in m.cells for t, _ in c.lin}
@@ -464,11 +473,11 @@ class Checker:
                 self.undefined |= atoms - known
         if isinstance(rule, alg.Constant) and isinstance(rule.value, float):
             self.infinite.constant(self.claim(table, v), rule.value)
-        if not self.no_number(table[v]):
-            self.infinite.check(rule, operands, table[v])
+        if self.no_number(table[v]):
+            return
+        self.infinite.check(rule, operands, table[v])
         # What is computed from undefined contents is undefined: they need not cancel.
-        lost = not isinstance(rule, VIEWS) and any(map(self.no_number, operands))
-        if lost and not self.no_number(table[v]):
+        if any(map(self.no_number, operands)) and not isinstance(rule, VIEWS):
             raise NotChecked("undefined contents that cancel")
 
     def result(
@@ -582,3 +591,16 @@ class Checker:
         key = ("value", id(first.outputs[0]))
         claims = [t[n.outputs[0]] for t, (_, n) in zip(tables, members, strict=True)]
         return all(m.base is None and self.own(m, key) for m in claims)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two rules are the same; equal attributes may be of different kinds."""
+    return bool(a == b) and repr(getattr(a[0], "attrs", ())) == repr(getattr(b[0], "attrs", ()))
+
+
+def _key(rule: alg.Algebra, node: Node, operands: Sequence[Tensor], v: Value) -> Any:
+    """What an unexplained result is: the same for the same rule and operands."""
+    if isinstance(rule, alg.Opaque | alg.Undefined):
+        return "value", id(v)
+    types = tuple(x.dtype for x in node.inputs)
+    return rule, v.dtype, *map(id, operands), types, repr(getattr(rule, "attrs", ()))

@@ -35,6 +35,8 @@ class Term(NamedTuple):
     restr: tuple[Interval, ...]
     walks: tuple[tuple[tuple[int, Size], ...], ...]
     """For every axis of the atom the axes (number, stride) that walk it."""
+    plain: bool
+    """Whether the axes of the atom are those of the tensor, in order."""
 
     @staticmethod
     def of(
@@ -47,13 +49,14 @@ class Term(NamedTuple):
                 if not 0 <= w[0] < len(off):
                     raise NotChecked("a term that walks an axis its atom does not have")
                 walks[w[0]].append((j, w[1]))
-        return Term(atom, ax, off, restr, tuple(map(tuple, walks)))
+        plain = off == (0,) * len(off) and ax == tuple([(j, 1) for j in range(len(off))])
+        return Term(atom, ax, off, restr, tuple(map(tuple, walks)), plain)
 
 
 Lin = tuple[tuple[Term, Coef], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Atom:
     """``fn`` is empty for an unknown with ``n_free`` axes."""
 

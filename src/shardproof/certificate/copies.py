@@ -113,7 +113,7 @@ class Copies:
                 touched.add(k)
                 if k not in seen:
                     view[k] = Atom(a.name, "", (), (), (), (), a.n_free, ())
-        checked, run.checked = run.checked, set()
+        checked, run.checked = run.checked, {}
         algebra.noted = noted = Noted()
         before = run.facts()
         try:
@@ -121,7 +121,7 @@ class Copies:
         finally:
             view[:] = full
             algebra.noted = None
-        run.checked |= checked
+        run.checked = checked
         t.nodes, t.divisors = nodes, frozenset(noted.divisors)
         t.plain = not noted.assumed and noted.owned <= seen and before == run.facts()
 

@@ -57,6 +57,8 @@ def whole(x: Rational) -> Rational:
 
 
 def coef_times(a: Coef, b: Coef) -> Coef:
+    if type(a) is int and type(b) is int:
+        return a * b
     if not isinstance(a, Quotient) and not isinstance(b, Quotient):
         return whole(a * b)
     (n, d), (m, e) = over(a), over(b)
@@ -64,6 +66,8 @@ def coef_times(a: Coef, b: Coef) -> Coef:
 
 
 def coef_plus(a: Coef, b: Coef) -> Coef:
+    if type(a) is int and type(b) is int:
+        return a + b
     if not isinstance(a, Quotient) and not isinstance(b, Quotient):
         return whole(a + b)
     (n, d), (m, e) = over(a), over(b)
@@ -90,7 +94,15 @@ def variable(v: int) -> Aff:
 
 def affine(c: Size, slopes: Mapping[int, Size]) -> Aff:
     """In canonical form."""
-    return c, tuple((v, slopes[v]) for v in sorted(slopes) if slopes[v] != 0)
+    terms = [x for x in slopes.items() if x[1] != 0]
+    if len(terms) > 1:
+        terms.sort()  # the variables differ, so that slopes are never compared
+    return c, tuple(terms)
+
+
+def shifted(a: Aff, by: Size) -> Aff:
+    """``a + by``."""
+    return (a[0] + by, a[1]) if by != 0 else a
 
 
 def total(parts: Iterable[tuple[Aff, Size]], c: Size = 0) -> Aff:
@@ -109,9 +121,10 @@ def minus(a: Aff, b: Aff) -> Aff:
 
 def replace(a: Aff, values: Mapping[int, Aff]) -> Aff:
     """``a`` with variables replaced."""
-    if not any(v in values for v, _ in a[1]):
-        return a
-    return total(((values.get(v, variable(v)), s) for v, s in a[1]), a[0])
+    for v, _ in a[1]:
+        if v in values:
+            return total([(values.get(v, (0, ((v, 1),))), s) for v, s in a[1]], a[0])
+    return a
 
 
 def at_rank(x: Size, sym: Symbol, value: Aff) -> Aff:

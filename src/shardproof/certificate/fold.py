@@ -134,7 +134,10 @@ class Layout:
 
 def _kinds(values: Iterable[Any]) -> list[Any]:
     """The types of attributes: 1 and true are equal, but not the same."""
-    return [type(x) if not isinstance(x, tuple) else _kinds(x) for x in values]
+    kinds = list(map(type, values))
+    if tuple not in kinds:
+        return kinds
+    return [_kinds(x) if isinstance(x, tuple) else type(x) for x in values]
 
 
 def _symbolic(kinds: list[Any]) -> bool:

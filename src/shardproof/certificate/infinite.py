@@ -27,6 +27,7 @@ class Infinite:
     def __init__(self, atoms: Sequence[Atom], boolean: set[int]) -> None:
         self.atoms, self.boolean = atoms, boolean
         self.constants: dict[int, float] = {}
+        self.filled = any(a.fn == alg.FILL for a in atoms)  # images of others are filled too
         self._read: list[dict[int, set[int]]] = []
 
     def constant(self, m: Meaning, value: float) -> None:
@@ -38,11 +39,16 @@ class Infinite:
 
     def reads(self, atom: int) -> bool:
         """Whether an atom reads an infinity that the program writes."""
-        return bool(self._atom(atom))
+        return self.some() and bool(self._atom(atom))
+
+    def some(self) -> bool:
+        """Whether the program writes any infinity; an infinite constant is checked before what
+        reads it."""
+        return self.filled or bool(self.constants)
 
     def check(self, rule: alg.Algebra, operands: Sequence[Tensor], claim: Tensor) -> None:
         """Refuse arithmetic after which an infinity is gone, or may have met its opposite."""
-        if not isinstance(rule, ARITHMETIC):
+        if not self.some() or not isinstance(rule, ARITHMETIC):
             return
         read = [self._of(x) for x in operands]
         if not any(read):

@@ -82,6 +82,8 @@ class Judge:
 
     def compare(self, want: Source, have: Source) -> None:
         """Whether two tensors are equal everywhere."""
+        if want is have:
+            return
         plain = tuple((n,) if n != 1 else () for n in want.shape)
         boxes = ((0,) * sum(map(len, plain)), tuple(n for d in plain for n in d))
         whole = Meaning(plain, (Cell(boxes[0], boxes[1], ()),))

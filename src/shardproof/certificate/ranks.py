@@ -50,7 +50,8 @@ class Ranks:
     def __init__(self, algebra: Algebra, mesh: Mesh, differs: set[int]) -> None:
         self.algebra, self.mesh, self.differs = algebra, mesh, differs
         self._symbols: dict[Any, frozenset[Symbol]] = {}
-        self.all = frozenset(only_symbol(mesh.index(a)) for a, n in mesh.axes if n != 1)
+        self._symbol = {a: [only_symbol(mesh.index(a))] if n != 1 else [] for a, n in mesh.axes}
+        self.all = frozenset(s for found in self._symbol.values() for s in found)
 
     def run(self, kind: str, s: Source, attrs: Attrs, dtype: str) -> Source:
         """The result on every rank; ``attrs["group"]`` names mesh axes."""
@@ -92,7 +93,7 @@ class Ranks:
     ) -> Sum:  # fmt: skip
         """``build`` at an index in which this rank's own coordinates are variables, so that the
         symbols in what it reads are those of the other rank. The own ones are put back."""
-        own = {s: fresh() for a in axes for s in self._symbol(a)}
+        own = {s: fresh() for a in axes for s in self._symbol[a]}
         if any(s in symbols(x) for span in region.ranges.values() for x in span for s in own):
             # What holds inside this rank's box need not hold for the rank that is read.
             raise NotChecked("a piece that depends on the rank")
@@ -107,9 +108,6 @@ class Ranks:
             (Product(p.ranges, tuple((moved(b, back), e) for b, e in p.factors)), c)
             for p, c in terms
         ]
-
-    def _symbol(self, axis: str) -> list[Symbol]:
-        return [only_symbol(self.mesh.index(axis))] if self.mesh.extent(axis) != 1 else []
 
     def _at(self, terms: Sum, values: dict[Symbol, Aff]) -> Sum:
         """Terms of another rank, whose coordinates are ``values``."""
@@ -182,7 +180,7 @@ class Ranks:
 
     def _sum(self, terms: Sum, axes: Sequence[str], op: str) -> Sum:
         for a in axes:
-            for sym in self._symbol(a):
+            for sym in self._symbol[a]:
                 n = self.mesh.extent(a)
                 if op in EXTREMA:
                     terms = self._extreme(terms, op, sym, n)
@@ -252,7 +250,7 @@ class Ranks:
         return Source(shape, lambda region, at: self._apart(axes, at, region, build))
 
     def _of(self, axes: Sequence[str], who: Sequence[Aff], terms: Sum) -> Sum:
-        values = {s: w for a, w in zip(axes, who, strict=True) for s in self._symbol(a)}
+        values = {s: w for a, w in zip(axes, who, strict=True) for s in self._symbol[a]}
         return self._at(terms, values)
 
     def _share(self, s: Source, axes: Sequence[str], dim: int) -> Source:
@@ -270,7 +268,7 @@ class Ranks:
             *who, inner = digits(r, mine[join], [*extents, part])
             place = const(0)
             for a, n in zip(axes, extents, strict=True):
-                place = total([(place, n), *((own[x], 1) for x in self._symbol(a))])
+                place = total([(place, n), *((own[x], 1) for x in self._symbol[a])])
             here = total(((inner, 1), (place, part)))
             return self._of(axes, who, s.read(r, [*mine[:join], here, *mine[join + 1 :]]))
 
@@ -331,7 +329,7 @@ def _sizes_in(d: Atom) -> list[Size]:
     while todo:
         x = todo.pop()
         if isinstance(x, tuple):
-            todo += x
+            todo += [y for y in x if type(y) is not int]
         elif isinstance(x, Poly):
             out.append(x)
     return out

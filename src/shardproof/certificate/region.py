@@ -157,8 +157,13 @@ def place(factors: Sequence[Size], axes: Sequence[Aff]) -> Aff:
 
 def _divided(region: Region, a: Aff, n: Size) -> tuple[Aff, Aff]:
     """Quotient and remainder of an index by a radix."""
-    outer = {v: div_mod(s, n)[0] for v, s in a[1] if divides(n, s)}
-    inner = {v: s for v, s in a[1] if v not in outer}
+    outer: dict[int, Size] = {}
+    inner: dict[int, Size] = {}
+    for v, s in a[1]:
+        if divides(n, s):
+            outer[v] = s // n
+        else:
+            inner[v] = s
     q, r = div_mod(a[0], n)
     first, last = region.bounds(affine(r, inner))
     low = div_mod(first, n)[0]
@@ -202,21 +207,21 @@ def find_cell(
         Split: it lies in several.
     """
     cut: Split | None = None
+    spans = [region.bounds(a) for a in at]
     for k, (lo, hi) in enumerate(cells):
-        rows = list(zip(at, lo, hi, strict=True))
-        if any(_outside(region, a, x, y) for a, x, y in rows):
-            continue
-        if all(region.inside(a, x, y) for a, x, y in rows):
-            return k
-        cut = cut or next((s for row in rows if (s := _border(region, *row)) is not None), None)
+        inside = True
+        for (first, last), x, y in zip(spans, lo, hi, strict=True):
+            if at_least(x - 1, last) or at_least(first, y):
+                break
+            inside = inside and at_least(first, x) and at_least(y - 1, last)
+        else:
+            if inside:
+                return k
+            rows = zip(at, lo, hi, strict=True)
+            cut = cut or next((s for row in rows if (s := _border(region, *row)) is not None), None)
     if cut is None:
         raise NotChecked("a read that no piece of the operand covers")
     raise cut
-
-
-def _outside(region: Region, a: Aff, lo: Size, hi: Size) -> bool:
-    first, last = region.bounds(a)
-    return at_least(lo - 1, last) or at_least(first, hi)
 
 
 def _border(region: Region, a: Aff, lo: Size, hi: Size) -> Split | None:

@@ -23,12 +23,13 @@ from shardproof.certificate.exact import (
     coef_times,
     const,
     quotient,
+    shifted,
     total,
     variable,
     whole,
 )
 from shardproof.certificate.products import Product, Read, Sum
-from shardproof.certificate.region import Region, digits, find_cell, fresh
+from shardproof.certificate.region import Region, digits, find_cell, fresh, place
 from shardproof.ir.sizes import Poly, Size, at_least
 from shardproof.ops import base as alg
 
@@ -36,7 +37,7 @@ MAX_PARTS = 4096
 VIEWS = (alg.Identity, alg.Reshape, alg.Permute, alg.Slice, alg.Concat, alg.Expand)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Source:
     """A tensor as a function of the index; ``read`` may raise :class:`Split`."""
 
@@ -140,16 +141,21 @@ def spread(source: Source, shape: Sequence[Size]) -> Source:
 
 
 def reshaped(source: Source, shape: Sequence[Size]) -> Source:
+    """Elements in the same order; the index along dims that both shapes end with is the same."""
+    old, new = list(source.shape), list(shape)
+    same = 0
+    while old and new and old[-1] == new[-1]:
+        old.pop(), new.pop()
+        same += 1
+    keep = [k for k, n in enumerate(old) if n != 1]
+    sizes = [old[k] for k in keep]
+
     def read(region: Region, at: Sequence[Aff]) -> Sum:
-        flat = const(0)
-        for a, n in zip(at, shape, strict=True):
-            flat = total(((flat, n), (a, 1)))
-        keep = [k for k, n in enumerate(source.shape) if n != 1]
-        found = digits(region, flat, [source.shape[k] for k in keep])
-        mine = [const(0)] * len(source.shape)
+        mine = [const(0)] * len(old)
+        found = digits(region, place(new, at[: len(new)]), sizes)
         for k, a in zip(keep, found, strict=True):
             mine[k] = a
-        return source.read(region, mine)
+        return source.read(region, [*mine, *at[len(at) - same :]])
 
     return Source(tuple(shape), read)
 
@@ -168,8 +174,7 @@ def sliced(source: Source, dim: int, start: Size, size: Size) -> Source:
     """``size`` elements along ``dim`` from ``start``."""
 
     def read(region: Region, at: Sequence[Aff]) -> Sum:
-        moved = total(((at[dim], 1),), start)
-        return source.read(region, [*at[:dim], moved, *at[dim + 1 :]])
+        return source.read(region, [*at[:dim], shifted(at[dim], start), *at[dim + 1 :]])
 
     shape = source.shape
     return Source((*shape[:dim], size, *shape[dim + 1 :]), read)
@@ -187,7 +192,7 @@ def joined(sources: Sequence[Source], dim: int) -> Source:
 
     def read(region: Region, at: Sequence[Aff]) -> Sum:
         k = find_cell(region, [at[dim]], spans) if len(spans) > 1 else 0
-        mine = total(((at[dim], 1),), -starts[k])
+        mine = shifted(at[dim], -starts[k])
         return sources[k].read(region, [*at[:dim], mine, *at[dim + 1 :]])
 
     shape = sources[0].shape

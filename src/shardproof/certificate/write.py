@@ -186,7 +186,7 @@ class _Writer:
                 self.axes[len(atoms)] = self._axes(len(atoms))
                 d = None
             if d is None:
-                atoms.append((a.name, "", "", [], [], [], 0, []))
+                atoms.append((a.name, "", "", [], (), (), 0, []))
                 continue
             ops = [self.lin(x) for x in d.operands]
             attrs = format_attr(tuple(d.attrs)) if d.attrs else ""
@@ -195,7 +195,7 @@ class _Writer:
         rows = [
             AtomRow(*row)
             if row[1]
-            else AtomRow(row[0], "", "", [], [], [], self.axes.get(k, 0), [])
+            else AtomRow(row[0], "", "", [], (), (), self.axes.get(k, 0), [])
             for k, row in enumerate(atoms)
         ]
         templates, copies = self.layers.rows()
@@ -281,8 +281,8 @@ class _Writer:
         return k
 
     @staticmethod
-    def box(x: Any) -> list[int | str]:
-        return [_size(s) for s in x]
+    def box(x: Any) -> tuple[int | str, ...]:
+        return tuple(_size(s) for s in x)
 
 
 def rearrangements(graph: Graph) -> dict[Value, Node]:

@@ -105,7 +105,8 @@ class _Check:
         yield from self.output_flaws(defined)
 
     def name_flaws(self) -> Iterator[Flaw]:
-        for name, count in Counter(v.name for v in self.graph.values()).items():
+        names = [v.name for v in self.graph.values()]
+        for name, count in Counter(names).items() if len(set(names)) != len(names) else ():
             if count > 1:
                 yield Flaw(f"{self.label}: %{name}", f"is the name of {count} values")
 
@@ -198,8 +199,8 @@ def _plain(v: Value) -> bool:
 
 def _known_kind(value: AttrValue) -> bool:
     if isinstance(value, tuple):
-        return all(_known_kind(v) for v in value)
-    return value is None or isinstance(value, bool | int | float | str | Fraction | Poly)
+        return all(map(_known_kind, value))
+    return value is None or isinstance(value, (int, str, float, Poly, Fraction))
 
 
 def _types(types: tuple[TensorType, ...]) -> str:
