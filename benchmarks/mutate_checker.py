@@ -1,289 +1,120 @@
 """Mutation testing of the checker of certificates.
 
-    python benchmarks/mutate_checker.py [--json FILE] [--share N/M] [--only FILE ...]
+    python benchmarks/mutate_checker.py [--json FILE] [--only FILE ...] [--seconds S]
 
-Every mutant is one change of one place in the checker's files: a comparison, a condition, a
-constant, a sign, a check or statement left out. It is run in a process of its own on the tests of
-single steps and on the battery of certificates of ``tests/certificate/battery.py``: it is killed
-if a test fails, or if it answers another thing than the checker does, crashes, or takes far longer.
-Survivors are listed; what is known of them stands in docs/certificate.md.
+Every mutant (``checker_mutants.py``) is run in a fork of a process in which the tests of single
+steps are collected and the certificates of ``tests/certificate/battery.py`` are read: the functions
+that it changes get their changed code. It meets only the tests and certificates that run the
+changed line, what killed its neighbours first, then the quickest, and the first that fails ends it;
+one that survives for S seconds of them counts as a survivor. A change outside of functions is met
+in a process of its own. FILE has one line a mutant, and a run goes on where the last one stopped.
+What is known of the survivors stands in docs/certificate.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import copy
+import functools
+import gc
+import hashlib
+import importlib
 import importlib.machinery
+import inspect
 import json
 import os
 import pickle
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-PACKAGE = ROOT / "src" / "shardproof" / "certificate"
-NOT_CHECKER = ("__init__.py", "agree.py", "write.py")
-TESTS = ("test_refusals.py", "test_sums.py", "test_forged_steps.py", "test_fold.py")
-COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.BitOr: ast.BitAnd,
-}  # fmt: skip
-NAMES = {"any": "all", "all": "any", "min": "max", "max": "min", "smin": "smax", "smax": "smin"}
+
+from benchmarks.checker_mutants import PACKAGE, Mutant, code_of, mutants  # noqa: E402
+
+TESTS = (
+    "test_refusals.py", "test_sums.py", "test_forged_steps.py", "test_fold.py", "test_roots.py",
+)  # fmt: skip
+NAME = "shardproof.certificate."
+FRESH_SECONDS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """The ``number``-th change of a file, what kind it is, and where."""
+@dataclass(eq=False)
+class Trial:
+    """A test or a certificate: what kills a mutant in it (empty: nothing), the lines of the checker
+    that it runs, and its CPU seconds."""
 
-    file: str
-    number: int
-    kind: str
-    line: int
-    text: str
-
-
-# ------------------------------------------------------------------ making mutants
+    name: str
+    run: Callable[[], str]
+    lines: set[tuple[str, int]] = field(default_factory=set)
+    seconds: float = 0.0
 
 
-class Change(ast.NodeTransformer):
-    """Makes the ``number``-th change; with a number that there is not, it only counts."""
-
-    def __init__(self, number: int = -1) -> None:
-        self.number = number
-        self.found: list[tuple[str, int]] = []
-
-    def hit(self, kind: str, node: ast.AST) -> bool:
-        self.found.append((kind, getattr(node, "lineno", 0)))
-        return len(self.found) - 1 == self.number
-
-    # Nothing that is only read by people or by the type checker is changed.
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        if node.value is not None:
-            node.value = self.visit(node.value)
-        return node
-
-    def visit_arguments(self, node: ast.arguments) -> ast.AST:
-        return node
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
-        return node
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.body = self.body(node.body)
-        return node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        node.body = self.body(node.body)
-        return node
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        limits = isinstance(node.targets[0], ast.Name) and node.targets[0].id.startswith("MAX_")
-        return node if limits else self.generic_visit(node)
-
-    def body(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        out: list[ast.stmt] = []
-        for s in body:
-            made = self.visit(s)
-            out += made if isinstance(made, list) else [made]
-        return out
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        if node.exc is None:
-            return node
-        return ast.copy_location(ast.Pass(), node) if self.hit("check left out", node) else node
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        if isinstance(node.value, ast.Constant):
-            return node
-        if self.hit("statement left out", node):
-            return ast.copy_location(ast.Pass(), node)
-        return self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        if self.hit("statement left out", node):
-            return ast.copy_location(ast.Pass(), node)
-        return self.generic_visit(node)
-
-    def visit_If(self, node: ast.If) -> ast.AST:
-        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return node
-        negate = self.hit("condition negated", node)
-        node = self.generic_visit(node)  # type: ignore[assignment]
-        if negate:
-            node.test = ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test)
-        return node
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        if isinstance(node.op, ast.Not | ast.USub) and self.hit("sign", node):
-            return node.operand
-        return self.generic_visit(node)
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        for k, op in enumerate(node.ops):
-            if type(op) in COMPARED and self.hit("comparison", node):
-                node.ops[k] = COMPARED[type(op)]()
-        return self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        if self.hit("and, or", node):
-            node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        for k in range(len(node.values)):
-            if self.hit("part of a condition left out", node.values[k]):
-                node.values[k] = ast.copy_location(
-                    ast.Constant(isinstance(node.op, ast.And)), node.values[k]
-                )
-        return self.generic_visit(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        if type(node.op) in COMPUTED and self.hit("arithmetic", node):
-            node.op = COMPUTED[type(node.op)]()
-        return self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if isinstance(node.value, bool):
-            if self.hit("constant", node):
-                return ast.copy_location(ast.Constant(not node.value), node)
-        elif isinstance(node.value, int) and self.hit("constant", node):
-            return ast.copy_location(ast.Constant(node.value + 1), node)
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id in NAMES and isinstance(node.ctx, ast.Load) and self.hit("any, all", node):
-            return ast.copy_location(ast.Name(NAMES[node.id], ast.Load()), node)
-        return node
+# ------------------------------------------------------------------ tests and certificates
 
 
-def mutants(only: list[str] | None = None) -> Iterator[Mutant]:
-    """Every mutant of the checker's files."""
-    for path in sorted(PACKAGE.glob("*.py")):
-        if path.name in NOT_CHECKER or (only and path.stem not in only):
-            continue
-        source = path.read_text()
-        lines = source.splitlines()
-        counter = Change()
-        counter.visit(_tree(source))
-        for k, (kind, line) in enumerate(counter.found):
-            yield Mutant(path.name, k, kind, line, lines[line - 1].strip() if line else "")
+def tests(items: list[Any]) -> list[Trial]:
+    """The collected tests."""
+    from _pytest.runner import runtestprotocol
+
+    def run(item: Any) -> str:
+        reports = runtestprotocol(item, log=False, nextitem=None)
+        return item.nodeid if any(r.failed for r in reports) else ""
+
+    return [Trial(item.nodeid, functools.partial(run, item)) for item in items]
 
 
-def _tree(source: str) -> ast.Module:
-    return ast.parse(source)
+class Battery:
+    """Right and altered certificates; the problems of many proofs are read once."""
 
+    def __init__(self, path: Path) -> None:
+        self.cases: list[Any] = pickle.loads(path.read_bytes())
+        self.read: dict[bytes, Any] = {}
 
-def code_of(m: Mutant) -> Any:
-    """The compiled module with the change."""
-    path = PACKAGE / m.file
-    tree = Change(m.number).visit(copy.deepcopy(_tree(path.read_text())))
-    return compile(ast.fix_missing_locations(tree), str(path), "exec")
+    def trials(self) -> list[Trial]:
+        """One a certificate."""
+        return [Trial(c[0], functools.partial(self.run, c)) for c in self.cases]
 
+    def run(self, case: Any) -> str:
+        """Whether the answer is another one than that of the checker."""
+        import msgspec
 
-# ------------------------------------------------------------------ running one
+        from shardproof.certificate.document import Proof, decode, problems
+        from shardproof.certificate.reading import check_proof
 
-
-def run(m: Mutant | None, cases: list[Any], seconds: float) -> str:
-    """What kills a mutant (empty: nothing), found in a process of its own."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        try:
-            signal.setitimer(signal.ITIMER_PROF, seconds)
-            signal.signal(signal.SIGPROF, _too_long)
-            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-            found = _killed_by(m, cases)
-        except BaseException as e:
-            found = f"{type(e).__name__}"
-        os.write(writing, found[:500].encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as f:
-        found = f.read().decode()
-    _, status = os.waitpid(child, 0)
-    return found if status == 0 else f"ended by {status}"
-
-
-class TooLong(BaseException):
-    """More time than any certificate takes."""
-
-
-def _too_long(*_: Any) -> None:
-    raise TooLong
-
-
-def _killed_by(m: Mutant | None, cases: list[Any]) -> str:
-    if m is not None:
-        code = code_of(m)
-        name = f"shardproof.certificate.{m.file.removesuffix('.py')}"
-        original = importlib.machinery.SourceFileLoader.get_code
-
-        def get_code(self: Any, fullname: str) -> Any:
-            return code if fullname == name else original(self, fullname)
-
-        importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    import msgspec
-
-    if failed := _tests():
-        return failed
-    from shardproof.certificate.document import Proof, decode, problems
-    from shardproof.certificate.reading import check_proof
-
-    read: dict[bytes, Any] = {}
-    for name, document, proof, accepted, assumed in cases:
-        if document not in read:
+        name, document, proof, accepted, assumed = case
+        if document not in self.read:
             doc = decode(document)
-            read[document] = doc, *problems(doc)
-        doc, original, evaluated = read[document]
+            self.read[document] = doc, *problems(doc)
+        doc, original, evaluated = self.read[document]
         claims = msgspec.json.decode(proof, type=Proof)
         outcome = check_proof(original, evaluated, claims, doc.fixed, doc.assumed)
         if outcome.agrees != accepted or (accepted and tuple(outcome.assumed) != assumed):
             return f"{name}: {outcome.problem or 'accepted'}"
-    return ""
+        return ""
 
 
-def _tests() -> str:
-    """The tests of single steps; what they print is dropped."""
-    import pytest
+def make_battery(path: Path, alterations: int, programs: int) -> None:
+    """Write the certificates as plain tuples, in a process of its own: pytest wants to import the
+    package itself."""
+    child = os.fork()
+    if child == 0:  # an error ends this process, and the parent sees its status
+        from tests.certificate.battery import battery
 
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
-    files = [str(ROOT / "tests" / "certificate" / f) for f in TESTS]
-    plain = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    code = pytest.main([*plain, "-o", "addopts=--import-mode=importlib", *files])
-    return f"tests: {code}" if code else ""
-
-
-def battery(path: Path, alterations: int, programs: int) -> list[Any]:
-    """The cases as plain tuples. They are made in a process of its own, so that the checker is
-    not imported here: every mutant imports it anew."""
-    if not path.exists():
-        child = os.fork()
-        if child == 0:  # an error ends this process, and the parent sees its status
-            from tests.certificate.battery import battery as make
-
-            made = make(alterations, programs)
-            rows = [_split(c) for c in made if _is_proof(c.data)]
-            path.write_bytes(pickle.dumps(rows))
-            os._exit(0)
-        if os.waitpid(child, 0)[1]:
-            raise SystemExit("the certificates could not be made")
-    rows: list[Any] = pickle.loads(path.read_bytes())
-    return rows
+        rows = [_split(c) for c in battery(alterations, programs) if _is_proof(c.data)]
+        path.write_bytes(pickle.dumps(rows))
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("the certificates could not be made")
 
 
 def _split(c: Any) -> tuple[str, bytes, bytes, bool, tuple[str, ...]]:
@@ -306,63 +137,334 @@ def _is_proof(data: bytes) -> bool:
     return True
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the mutants; the exit code is 1 if the checker itself does not pass."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="where the survivors are written")
-    parser.add_argument("--only", nargs="*", help="names of files without .py")
-    parser.add_argument("--share", default="1/1", help="every M-th mutant from the N-th")
-    parser.add_argument("--kinds", nargs="*", help="kinds of changes")
-    parser.add_argument("--lines", nargs="*", help="FILE:LINE of mutants to run again")
-    parser.add_argument("--alterations", type=int, default=900)
-    parser.add_argument("--programs", type=int, default=20)
-    parser.add_argument("--battery", type=Path, help="a file that keeps the certificates")
-    given = parser.parse_args(argv)
-    first, step = map(int, given.share.split("/"))
-    import msgspec  # noqa: F401 - the children need it; it is loaded once
-    import pytest  # noqa: F401
+def measure(trials: list[Trial]) -> list[str]:
+    """Run every trial on the checker as it is: lines and seconds. What fails is returned."""
+    folder = str(PACKAGE) + os.sep
 
-    import shardproof.ops
-    import shardproof.spec.problem  # noqa: F401
+    def trace(lines: set[tuple[str, int]], frame: Any, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(folder):
+            return None
+        file = frame.f_code.co_filename.removeprefix(folder)
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = given.battery or Path(folder) / "battery"
-        cases = battery(path, given.alterations, given.programs)
-    start = os.times().children_user
-    if found := run(None, cases, 600):
-        print(f"the checker itself fails: {found}")
-        return 1
-    limit = max(10.0, 5 * (os.times().children_user - start))
-    todo = [m for m in mutants(given.only) if not given.kinds or m.kind in given.kinds]
-    if given.lines:
-        todo = [m for m in todo if f"{m.file}:{m.line}" in given.lines]
-    todo = todo[first - 1 :: step]
-    print(f"{len(cases)} certificates, {len(todo)} mutants, {limit / 5:.1f} s for one", flush=True)
-    survivors, counts = [], Counter[tuple[str, bool]]()
-    for k, m in enumerate(todo):
-        killer = run(m, cases, limit)
-        # What killed one mutant is likely to kill the next.
-        cases.sort(key=lambda c, killer=killer: not killer.startswith(f"{c[0]}: "))
-        counts[m.file, bool(killer)] += 1
-        if not killer:
-            survivors.append(m)
-            print(f"{k}: {m.file}:{m.line} {m.kind}: {m.text[:90]}", flush=True)
-    report(counts)
-    if given.json:
-        table = [[f, killed, n] for (f, killed), n in sorted(counts.items())]
-        left = [asdict(m) for m in survivors]
-        rows = {"schema": "shardproof-mutants/1", "survivors": left, "counts": table}
-        given.json.write_text(json.dumps(rows, indent=1) + "\n")
-    return 0
+        def local(f: Any, what: str, _: Any) -> Any:
+            if what == "line":
+                lines.add((file, f.f_lineno))
+            return local
+
+        return local
+
+    failed = []
+    for t in trials:
+        sys.settrace(functools.partial(trace, t.lines))
+        try:
+            found = t.run()
+        finally:
+            sys.settrace(None)
+        start = time.process_time()
+        found = found or t.run()
+        t.seconds = time.process_time() - start
+        if found:
+            failed.append(found)
+    return failed
 
 
-def report(counts: Counter[tuple[str, bool]]) -> None:
+# ------------------------------------------------------------------ putting a mutant in place
+
+
+def functions(module: Any) -> Iterator[FunctionType]:
+    """All functions of a module and of its classes."""
+    todo = [x for x in vars(module).values() if getattr(x, "__module__", "") == module.__name__]
+    while todo:
+        x = inspect.unwrap(todo.pop())
+        if isinstance(x, FunctionType):
+            yield x
+        elif isinstance(x, staticmethod | classmethod):
+            todo.append(x.__func__)
+        elif isinstance(x, property):
+            todo.append(x.fget)
+        elif isinstance(x, functools.cached_property):
+            todo.append(x.func)
+        elif isinstance(x, type):
+            todo += [y for y in vars(x).values() if not isinstance(y, type)]
+
+
+def codes(code: CodeType) -> dict[str, CodeType]:
+    """The code of every function by its qualified name; that of the rest is under ``""``."""
+    out = {"": code}
+    for c in code.co_consts:
+        if isinstance(c, CodeType):
+            # A function's flags say that it has its own locals on the stack; a class body does not.
+            out |= (
+                {c.co_qualname: c} if c.co_flags & inspect.CO_OPTIMIZED else codes(c) | {"": code}
+            )
+    return out
+
+
+def _rest(code: CodeType) -> Any:
+    """What a module or class body does beside defining functions."""
+    inner = [_rest(c) for c in code.co_consts if _is_body(c)]
+    plain = [repr(c) for c in code.co_consts if not isinstance(c, CodeType)]
+    return code.co_code, code.co_names, plain, inner
+
+
+def _is_body(c: Any) -> bool:
+    return isinstance(c, CodeType) and not c.co_flags & inspect.CO_OPTIMIZED
+
+
+def patches(m: Mutant) -> list[tuple[FunctionType, CodeType]] | None:
+    """The functions that a mutant changes with their code; None if it changes something else."""
+    before, after = code_of(m.file), code_of(m.file, m.number)
+    if _rest(before) != _rest(after):
+        return None
+    old, new = codes(before), codes(after)
+    changed = {k for k in old if k and old[k] != new[k]}
+    module = importlib.import_module(NAME + m.file.removesuffix(".py"))
+    found = [(f, new[f.__qualname__]) for f in functions(module) if f.__qualname__ in changed]
+    fits = all(f.__code__.co_freevars == c.co_freevars for f, c in found)
+    return found if fits and {f.__qualname__ for f, _ in found} == changed else None
+
+
+# ------------------------------------------------------------------ running one
+
+
+class Runner:
+    """Runs mutants on the trials that concern them."""
+
+    def __init__(self, trials: list[Trial], battery: Battery, seconds: float) -> None:
+        self.battery, self.seconds = battery, seconds
+        self.trials = sorted(trials, key=lambda t: t.seconds)
+        self.killers: list[str] = []  # the last ones first
+
+    def killer(self, m: Mutant, lines: set[int]) -> str:
+        """What kills a mutant; empty if nothing does. ``lines`` are those of its statement."""
+        found = patches(m)
+        if found is None:
+            return fresh(m)
+        mine = [t for t in self.trials if any((m.file, k) in t.lines for k in lines)]
+        if not mine:
+            return ""
+        places = {name: k for k, name in enumerate(self.killers[:20])}
+        mine.sort(key=lambda t: places.get(t.name, 20))
+        killer = in_fork(lambda: self._met(m, found, mine), 4 * self.seconds + 10)
+        if killer:
+            name = killer.split("\n")[0]
+            self.killers = [name, *(k for k in self.killers if k != name)][:20]
+        return killer
+
+    def _met(self, m: Mutant, found: list[tuple[FunctionType, CodeType]], mine: list[Trial]) -> str:
+        for f, code in found:
+            f.__code__ = code
+        if m.file in ("document.py", "reading.py"):
+            self.battery.read.clear()
+        start = time.process_time()
+        for t in mine:
+            try:
+                killer = t.run()
+            except Exception as e:
+                killer = type(e).__name__
+            if killer:
+                return f"{t.name}\n{killer}"
+            if time.process_time() - start > self.seconds:
+                break
+        return ""
+
+
+def in_fork(run: Callable[[], str], seconds: float) -> str:
+    """The answer of a function that is run in a process of its own."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        try:
+            signal.signal(signal.SIGPROF, _too_long)
+            signal.setitimer(signal.ITIMER_PROF, seconds, 1)
+            resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+            found = run()
+        except BaseException as e:
+            found = type(e).__name__
+        os.write(writing, found[:500].encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as f:
+        found = f.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
+    return found if status == 0 else f"ended by {status}"
+
+
+class TooLong(BaseException):
+    """More time than any certificate takes."""
+
+
+def _too_long(*_: Any) -> None:
+    raise TooLong
+
+
+def fresh(m: Mutant) -> str:
+    """What kills a mutant in a process that imports it."""
+    command = [sys.executable, __file__, "--fresh", m.file, str(m.number)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, check=False, timeout=FRESH_SECONDS, cwd=ROOT
+        )
+    except subprocess.TimeoutExpired:
+        return "TooLong"
+    return f"tests: {done.returncode}" if done.returncode else ""
+
+
+def run_fresh(file: str, number: int) -> int:
+    """The tests with a module that is imported changed."""
+    import pytest
+
+    code = code_of(file, number)
+    name = NAME + file.removesuffix(".py")
+    original = importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(self: Any, fullname: str) -> Any:
+        return code if fullname == name else original(self, fullname)
+
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    return int(pytest.main([*_plain(), "-x"]))
+
+
+def _plain() -> list[str]:
+    files = [str(ROOT / "tests" / "certificate" / f) for f in TESTS]
+    return ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o",
+            "addopts=--import-mode=importlib", "-m", "not slow", *files]  # fmt: skip
+
+
+# ------------------------------------------------------------------ all of them
+
+
+class Session:
+    """A plugin of pytest that runs the mutants where pytest would run the tests."""
+
+    def __init__(self, given: argparse.Namespace, battery: Path) -> None:
+        self.given, self.path, self.code = given, battery, 0
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Measure the trials, then run the mutants that have no answer yet."""
+        battery = Battery(self.path)
+        trials = [*tests(session.items), *battery.trials()]
+        if failed := measure(trials):
+            print("the checker itself fails:", *failed, sep="\n")
+            self.code = 1
+            return True
+        gc.collect()
+        gc.freeze()
+        done = answers(self.given.json)
+        todo = [m for m in mutants(self.given.only) if wanted(m, self.given)]
+        todo = todo[self.given.first - 1 :: self.given.step]
+        left = [m for m in todo if key(m) not in done]
+        print(f"{len(trials)} tests and certificates, {sum(t.seconds for t in trials):.1f} s; "
+              f"{len(todo)} mutants, {len(left)} to run", flush=True)  # fmt: skip
+        runner = Runner(trials, battery, self.given.seconds)
+        for m in left:
+            start = time.process_time() + _children()
+            killer = runner.killer(m, statement(m.file, m.line))
+            seconds = time.process_time() + _children() - start
+            done[key(m)] = {**asdict(m), "key": key(m), "killer": killer, "seconds": seconds}
+            if self.given.json:
+                with self.given.json.open("a") as f:
+                    f.write(json.dumps(done[key(m)]) + "\n")
+            if not killer:
+                print(f"{m.file}:{m.line} {m.kind}: {m.text[:90]}", flush=True)
+        report([done[key(m)] for m in todo])
+        return True
+
+
+def _children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def wanted(m: Mutant, given: argparse.Namespace) -> bool:
+    """Whether a mutant is one of those asked for."""
+    kinds = not given.kinds or m.kind in given.kinds
+    return kinds and (not given.lines or f"{m.file}:{m.line}" in given.lines)
+
+
+@functools.cache
+def digest(file: str) -> str:
+    """What a file held when a mutant of it was run."""
+    return hashlib.sha256((PACKAGE / file).read_bytes()).hexdigest()[:12]
+
+
+def key(m: Mutant) -> str:
+    """A mutant among those of all versions of its file."""
+    return f"{m.file} {digest(m.file)} {m.number}"
+
+
+def answers(path: Path | None) -> dict[str, Any]:
+    """The mutants that have been run."""
+    if path is None or not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {row["key"]: row for row in rows}
+
+
+@functools.cache
+def statements(file: str) -> list[tuple[int, int]]:
+    """The lines of every statement without those of its body."""
+    import ast
+
+    out = []
+    for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
+        if isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler):
+            body = getattr(node, "body", None)
+            first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
+            last = body[0].lineno - 1 if body else getattr(node, "end_lineno", first)
+            out.append((first, max(first, last)))
+    return out
+
+
+def statement(file: str, line: int) -> set[int]:
+    """The lines of the smallest statement that a line is in."""
+    found = [s for s in statements(file) if s[0] <= line <= s[1]]
+    first, last = min(found, key=lambda s: s[1] - s[0], default=(line, line))
+    return set(range(first, last + 1))
+
+
+def report(rows: list[dict[str, Any]]) -> None:
     """Killed mutants by file."""
+    counts = Counter((r["file"], bool(r["killer"])) for r in rows)
     files = sorted({f for f, _ in counts})
     for f in [*files, "all"]:
         killed = sum(n for (g, k), n in counts.items() if k and f in (g, "all"))
         total = sum(n for (g, _), n in counts.items() if f in (g, "all"))
         print(f"{f:20}{killed:6} of {total:5} killed, {100 * killed / max(total, 1):5.1f} %")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the mutants; the exit code is 1 if the checker itself does not pass."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--json", type=Path, help="one line a mutant; those in it are not run again"
+    )
+    parser.add_argument("--only", nargs="*", help="names of files without .py")
+    parser.add_argument("--share", default="1/1", help="every M-th mutant from the N-th")
+    parser.add_argument("--kinds", nargs="*", help="kinds of changes")
+    parser.add_argument("--lines", nargs="*", help="FILE:LINE of mutants to run")
+    parser.add_argument("--seconds", type=float, default=3.0, help="for one survivor (3)")
+    parser.add_argument("--alterations", type=int, default=400)
+    parser.add_argument("--programs", type=int, default=6)
+    parser.add_argument("--battery", type=Path, help="a file that keeps the certificates")
+    parser.add_argument("--fresh", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    if given.fresh:
+        return run_fresh(given.fresh[0], int(given.fresh[1]))
+    given.first, given.step = map(int, given.share.split("/"))
+    import pytest
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = given.battery or Path(folder) / "battery"
+        if not path.exists():
+            make_battery(path, given.alterations, given.programs)
+        session = Session(given, path)
+        pytest.main([*_plain(), "-s"], plugins=[session])
+    return session.code
 
 
 if __name__ == "__main__":
