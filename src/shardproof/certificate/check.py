@@ -10,42 +10,24 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import Cell, Claims, Lin, Meaning, well_formed, well_formed_atom
+from shardproof.certificate.claimed import Tensors
+from shardproof.certificate.claims import Claims, Meaning, well_formed_atom
 from shardproof.certificate.communication import concrete
 from shardproof.certificate.copies import Copies, Copy, Layer, Table
-from shardproof.certificate.discrete import LOOKUPS, Discrete
-from shardproof.certificate.exact import Aff, NotChecked, variable
-from shardproof.certificate.extrema import over_dims
+from shardproof.certificate.exact import NotChecked
 from shardproof.certificate.fold import check_fold
-from shardproof.certificate.functions import Functions
-from shardproof.certificate.infinite import Infinite
 from shardproof.certificate.judge import Judge
-from shardproof.certificate.products import Sum, term_of
+from shardproof.certificate.operators import Operators
 from shardproof.certificate.ranks import Ranks
-from shardproof.certificate.region import Region, fresh, place, restart
-from shardproof.certificate.rules import (
-    VIEWS,
-    Moved,
-    Source,
-    Tensor,
-    meaning_source,
-    read_through,
-    simple,
-    unit,
-)
+from shardproof.certificate.region import restart
+from shardproof.certificate.rules import VIEWS, Source, unit
 from shardproof.certificate.schedule import Walk, waits
-from shardproof.ir.builder import Builder
 from shardproof.ir.check import check_graph
 from shardproof.ir.graph import Graph, Mesh, Node, Value, is_integer
-from shardproof.ir.sizes import Size, Undecided
+from shardproof.ir.sizes import Undecided
 from shardproof.ops import base as alg
 from shardproof.ops.numbers import exact
 from shardproof.spec.problem import Problem
-
-MAX_REGIONS = 4096
-Tensors = dict[Value, Any]
-Fits = Callable[[Region, Sequence[Aff], Sum], bool]
 
 
 @dataclass(slots=True)
@@ -86,31 +68,14 @@ def check(
     )
 
 
-class Checker:
+class Checker(Operators):
     """One certificate."""
 
     def __init__(
         self, original: Problem, evaluated: Problem, claims: Claims, fixed: dict[str, float]
     ) -> None:
-        self.original, self.problem, self.claims, self.fixed = original, evaluated, claims, fixed
-        self.algebra = Algebra(claims.atoms)
-        self.functions = Functions(self.algebra)
-        self.discrete = Discrete(self.algebra, self.functions)
-        self.where = "atoms"
-        self.steps = 0
-        self.owner: dict[int, Any] = {0: "1", 1: "index"}
-        self.ready: set[int] = {0, 1}
-        self.undefined: set[int] = set()
-        self.infinite = Infinite(claims.atoms, self.algebra.boolean)
-        self.alive: list[Graph] = []  # so that no identity is used twice
-        self.differs: set[int] = set()
-        self.formed: set[int] = set()
-        self.checked: dict[Any, list[Any]] = {}
-        self.boxes: dict[Any, Region] = {}
-        self.side: int | None = None
-        self.sources: dict[int, Source] = {}
-        self.moved: dict[Any, Moved] = {}
-        self.mesh: Mesh | None = None
+        super().__init__(claims)
+        self.original, self.problem, self.fixed = original, evaluated, fixed
         claims.sequential = Table(claims.sequential)
         claims.distributed = [Table(t) for t in claims.distributed]
         self.copies = Copies(self)
@@ -170,7 +135,7 @@ class Checker:
     def distributed(self) -> None:
         """Check the graphs of the ranks, or of their classes, in an order in which they run."""
         program = self.problem.distributed
-        self.side = 0
+        self.sequentially = False
         self.discrete.stating = False
         for k in range(len(program.graphs)):
             self.inputs(k)
@@ -199,134 +164,6 @@ class Checker:
         flaws = [f for f in found if "the group ()" not in f.message]
         if flaws:
             raise NotChecked(f"graph {g.name}: {flaws[0]}")
-
-    # ---- claims
-
-    def claim(self, table: Tensors, v: Value) -> Meaning:
-        m = table[v]
-        if isinstance(m, Moved):
-            raise NotChecked(f"nothing is claimed of %{v.name}")
-        if m.shape != v.shape:
-            raise NotChecked(f"the claimed shape of %{v.name} is not its shape")
-        assert isinstance(m, Meaning)
-        self.form(m)
-        return m
-
-    def form(self, m: Meaning) -> None:
-        """Check the form of a claim, and that it is about values that are known."""
-        if id(m) in self.formed:
-            return
-        well_formed(self.claims.atoms, m)
-        if (m.base is None) != (not m.pieces):
-            raise NotChecked("an integer view without its base, or its function")
-        if m.base is not None and (m.base.base is not None or m.base.shape != m.shape):
-            raise NotChecked("an integer view of an integer view")
-        for c in m.cells:
-            for t, _ in c.lin:
-                self.known(t.atom)
-        if m.base is not None:
-            self.form(m.base)
-        self.formed.add(id(m))  # what is known stays known
-
-    def known(self, atom: int) -> None:
-        """Every unknown in a claim has been tied to what it stands for."""
-        if atom in self.ready:
-            return
-        well_formed_atom(self.claims.atoms, atom)
-        a = self.claims.atoms[atom]
-        if not a.fn and atom not in self.owner:
-            raise NotChecked(f"the unknown {a.name} stands for nothing")
-        for lin in a.operands:
-            for t, _ in lin:
-                self.known(t.atom)
-                if t.atom in self.undefined:
-                    self.undefined.add(atom)
-        self.ready.add(atom)
-
-    def no_number(self, m: Tensor) -> bool:
-        """Whether a tensor may hold undefined contents."""
-        if not self.undefined:
-            return False
-        if isinstance(m, Moved):
-            if not any(map(self.no_number, m.operands)):
-                return False
-            return any(
-                term_of(b).atom in self.undefined for p, _ in read_through(m) for b, _ in p.factors
-            )
-        return any(t.atom in self.undefined for c in m.cells for t, _ in c.lin)
-
-    def own(self, m: Tensor, key: Any, boolean: bool = False) -> bool:
-        """Let the unknown that a claim consists of stand for the value ``key``."""
-        if isinstance(m, Moved):
-            return False
-        if len(m.cells) != 1 and m.extents and all(f != 0 for f in m.extents):
-            return False
-        for c in m.cells:
-            if len(c.lin) != 1 or c.lin[0][1] != 1:
-                return False
-            t = c.lin[0][0]
-            n = len(m.dims) and len(m.extents)
-            plain = t.ax == tuple((j, 1) for j in range(n)) and t.off == (0,) * n and not t.restr
-            if not plain or self.claims.atoms[t.atom].fn or any(len(d) > 1 for d in m.dims):
-                return False
-            if key[0] == "input" and self.claims.atoms[t.atom].name != key[-1]:
-                return False  # assumptions speak of inputs by these names
-            if self.owner.setdefault(t.atom, key) != key:
-                return False
-            self._owned(t.atom, boolean)
-        return True
-
-    def _owned(self, atom: int, boolean: bool) -> None:
-        if self.algebra.noted is not None:
-            self.algebra.noted.owned.add(atom)
-        if boolean:
-            self.algebra.boolean.add(atom)
-        if self.side is not None and self.mesh is not None:
-            self.differs.add(atom)
-
-    def source(self, m: Tensor) -> Source:
-        if isinstance(m, Moved):
-            return m.source
-        found = self.sources.get(id(m))
-        if found is None:
-            found = self.sources[id(m)] = meaning_source(self.algebra, m)
-        return found
-
-    def cells(self, m: Meaning, fits: Fits) -> None:
-        """Check every box of a claim, cutting it where a step needs that."""
-        if 0 in m.extents:
-            return
-        k = len(m.dims)
-        for c in m.cells:
-            whole = self._box(m.dims, c)
-
-            def look(r: Region, lin: Lin = c.lin) -> bool:
-                return fits(r, r.index[:k], self.algebra.sum_of(lin, r.index[k:]))
-
-            for _, follows in whole.visit(look, MAX_REGIONS, "a claim"):
-                if not follows:
-                    raise NotChecked("the claimed meaning does not follow from the operands")
-
-    def _box(self, dims: tuple[tuple[Size, ...], ...], c: Cell) -> Region:
-        """The region of a box: index functions of the dims, then of their factors. Equal boxes
-        share their variables, which mean nothing outside one comparison."""
-        found = self.boxes.get((dims, c.lo, c.hi))
-        if found is None:
-            names = [fresh() for _ in c.lo]
-            axes = [variable(v) for v in names]
-            todo = iter(axes)
-            index = [place(d, [next(todo) for _ in d]) for d in dims]
-            spans = dict(zip(names, zip(c.lo, c.hi, strict=True), strict=True))
-            found = self.boxes[dims, c.lo, c.hi] = Region.of(spans, (*index, *axes))
-        return found
-
-    def equals(self, m: Meaning, s: Source) -> None:
-        """Check that a claim says what ``s`` holds."""
-        if s.shape != m.shape:
-            raise NotChecked(f"the shape {s.shape} is claimed to be {m.shape}")
-        self.cells(m, lambda r, at, x: self.algebra.equal(s.read(r, at), x, r))
-
-    # ---- graphs
 
     def sequential(self) -> None:
         graph, table = self.problem.sequential, self.claims.sequential
@@ -365,23 +202,6 @@ class Checker:
                     if isinstance(ids, Meaning):
                         self.discrete.state(rows, ids, inputs)
 
-    def no_pieces(self, m: Meaning) -> None:
-        if m.base is not None:
-            raise NotChecked("an integer view of an input")
-
-    def through(self, graph: Graph, values: dict[Value, Source]) -> dict[Value, Source]:
-        """The values of a relation graph, read through it."""
-        out = dict(values)
-        for node in graph.nodes:
-            types = tuple(v.type for v in node.inputs)
-            rules = alg.lookup(node.op).algebra(types, node.attrs)
-            for v, rule in zip(node.outputs, rules, strict=True):
-                found = simple(rule, [out[x] for x in node.inputs], v.shape, self.algebra.assume)
-                if found is None:
-                    raise NotChecked(f"the relation uses {node.op}")
-                out[v] = found
-        return out
-
     def inputs(self, k: int) -> None:
         """Inputs of a distributed graph are what the relation makes of sequential inputs."""
         relation, table = self.problem.relation[k], self.claims.distributed[k]
@@ -409,123 +229,6 @@ class Checker:
             if v in table or values[out].shape != v.shape:
                 raise NotChecked("another claim than the relation's, or another shape")
             table[v] = values[out]
-
-    def node(self, where: str, node: Node, table: Tensors) -> None:
-        """Check the claims about the results of one operator that is not a collective."""
-        first = node.outputs[0] if node.outputs else None
-        self.where = f"{where}, {node.source or (first.name if first else node.op)} ({node.op})"
-        operands = [table[v] for v in node.inputs]
-        op = alg.lookup(node.op)
-        if op.define is not None and first is not None and first in self.claims.opened:
-            self._opened(where, node, table)
-            return
-        types = tuple([v.type for v in node.inputs])
-        for k, rule in enumerate(op.algebra(types, node.attrs)):
-            v = node.outputs[k]
-            if v not in table and isinstance(rule, VIEWS):
-                table[v] = self.rearranged(rule, operands, v.shape)
-                continue
-            made: Any = (rule, v.dtype, [t.dtype for t in types])
-            if isinstance(rule, alg.Opaque | alg.Undefined):
-                made = ("value", id(v))  # never equal to another
-            before = self.checked.setdefault((id(table[v]), *map(id, operands)), [])
-            if not any(_alike(made, x) for x in before):
-                self._result(rule, node, operands, v, table)
-                before.append(made)
-
-    def rearranged(
-        self, rule: alg.Algebra, operands: list[Tensor], shape: tuple[Size, ...]
-    ) -> Moved:
-        """What a rule gives for tensors where nothing is claimed of it; the same for the same."""
-        key = (rule, shape, *map(id, operands))
-        found = self.moved.get(key)
-        if found is None:
-
-            def moved(ms: Sequence[Tensor]) -> Source:
-                out = simple(rule, [self.source(m) for m in ms], shape, self.algebra.assume)
-                if out is None:
-                    raise NotChecked(f"the rule {type(rule).__name__} where nothing is claimed")
-                return out
-
-            found = self.moved[key] = Moved(rule, moved(operands), tuple(operands))
-            base = operands[0].base if len(operands) == 1 else None
-            if base is not None:
-                found.base, found.pieces = Moved(rule, moved([base]), (base,)), operands[0].pieces
-        return found
-
-    def _result(
-        self, rule: alg.Algebra, node: Node, operands: list[Tensor], v: Value, table: Tensors
-    ) -> None:
-        self.steps += 1
-        try:
-            self.result(rule, node, operands, v, self.claim(table, v))
-        except (NotChecked, Undecided):
-            # A value that nothing is claimed of is an unknown.
-            known = set(self.owner)
-            if table[v].base is not None or not self.own(table[v], _key(rule, node, operands, v)):
-                raise
-            m = self.claim(table, v)
-            atoms = {t.atom for c in m.cells for t, _ in c.lin}
-            if isinstance(rule, alg.Undefined):
-                self.undefined |= atoms
-            elif isinstance(rule, LOOKUPS) and self.side is not None:
-                # It may leave its table, and then has no value, even if it is masked later.
-                self.undefined |= atoms - known
-        if isinstance(rule, alg.Constant) and isinstance(rule.value, float):
-            self.infinite.constant(self.claim(table, v), rule.value)
-        if self.no_number(table[v]):
-            return
-        self.infinite.check(rule, operands, table[v])
-        # What is computed from undefined contents is undefined: they need not cancel.
-        if any(map(self.no_number, operands)) and not isinstance(rule, VIEWS):
-            raise NotChecked("undefined contents that cancel")
-
-    def result(
-        self, rule: alg.Algebra, node: Node, operands: list[Tensor], v: Value, m: Meaning
-    ) -> None:
-        """Check one result of one operator."""
-        sources = [self.source(x) for x in operands]
-        shape = v.shape
-        if self.discrete.check(self, rule, operands, v, [x.type for x in node.inputs], m):
-            return
-        found = simple(rule, sources, shape, self.algebra.assume)
-        if found is not None:
-            self.equals(m, found)
-        elif isinstance(rule, alg.Pointwise):
-            self.cells(m, lambda r, at, x: self.functions.pointwise(rule, sources, shape, r, at, x))
-        elif isinstance(rule, alg.Monomial):
-            self.cells(m, lambda r, at, x: self.functions.monomial(rule, sources, shape, r, at, x))
-        elif isinstance(rule, alg.Signature):
-            self.cells(m, lambda r, at, x: self.functions.signature(rule, sources, r, at, x))
-        elif isinstance(rule, alg.Extremum):
-            self.cells(m, lambda r, at, x: over_dims(self.algebra, rule, sources[0], r, at, x))
-        else:
-            raise NotChecked(f"the rule {type(rule).__name__}")
-
-    def _opened(self, where: str, node: Node, table: Tensors) -> None:
-        """An operator by its definition: the inner values are claimed too."""
-        op = alg.lookup(node.op)
-        assert op.define is not None
-        b = Builder(Graph(node.op), alg.infer_types)
-        ins = tuple(b.input(f"x{k}", v.dtype, tuple(v.shape)) for k, v in enumerate(node.inputs))
-        outs = op.define(b, ins, node.attrs)
-        self.alive.append(b.graph)
-        claimed = self.claims.opened[node.outputs[0]]
-        inner = dict(zip(ins, (table[v] for v in node.inputs), strict=True))
-        for n, row in zip(b.graph.nodes, claimed, strict=True):
-            inner.update(
-                (v, m) for v, m in zip(n.outputs, row.results, strict=True) if m is not None
-            )
-            if row.inner is not None:
-                if alg.lookup(n.op).define is None:
-                    raise NotChecked("an operator opened that has no definition")
-                self.claims.opened[n.outputs[0]] = row.inner
-            self.node(f"{where}, in {node.source or node.op}", n, inner)
-        for v, w in zip(node.outputs, outs, strict=True):
-            if v.type.shape != w.type.shape or table.setdefault(v, inner[w]) is not inner[w]:
-                raise NotChecked("a result is not that of the definition")
-
-    # ---- distributed graphs
 
     def local(self, k: int, node: Node) -> None:
         table = self.claims.distributed[k]
@@ -591,16 +294,3 @@ class Checker:
         key = ("value", id(first.outputs[0]))
         claims = [t[n.outputs[0]] for t, (_, n) in zip(tables, members, strict=True)]
         return all(m.base is None and self.own(m, key) for m in claims)
-
-
-def _alike(a: Any, b: Any) -> bool:
-    """Whether two rules are the same; equal attributes may be of different kinds."""
-    return bool(a == b) and repr(getattr(a[0], "attrs", ())) == repr(getattr(b[0], "attrs", ()))
-
-
-def _key(rule: alg.Algebra, node: Node, operands: Sequence[Tensor], v: Value) -> Any:
-    """What an unexplained result is: the same for the same rule and operands."""
-    if isinstance(rule, alg.Opaque | alg.Undefined):
-        return "value", id(v)
-    types = tuple(x.dtype for x in node.inputs)
-    return rule, v.dtype, *map(id, operands), types, repr(getattr(rule, "attrs", ()))

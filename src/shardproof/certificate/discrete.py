@@ -36,7 +36,7 @@ from shardproof.ir.sizes import Size, at_least, smax, smin
 from shardproof.ops import base as alg
 
 if TYPE_CHECKING:
-    from shardproof.certificate.check import Checker
+    from shardproof.certificate.claimed import Claimed
 
 VIEWS = alg.Identity | alg.Reshape | alg.Permute | alg.Slice | alg.Expand
 LOOKUPS = alg.TakeRows | alg.TakeAlong | alg.AddRows | alg.PutAlong
@@ -55,7 +55,7 @@ class Discrete:
         self.allowed = algebra.spans
 
     def check(
-        self, run: Checker, rule: alg.Algebra, operands: Sequence[Tensor], v: Value,
+        self, run: Claimed, rule: alg.Algebra, operands: Sequence[Tensor], v: Value,
         types: Sequence[Any], m: Meaning,
     ) -> bool:  # fmt: skip
         """Check a claim that is about integers; False if it is none."""
@@ -95,13 +95,13 @@ class Discrete:
 
     # ---- integer views
 
-    def view(self, run: Checker, m: Tensor, dtype: str) -> View:
+    def view(self, run: Claimed, m: Tensor, dtype: str) -> View:
         """A tensor as a function of its base, or of itself."""
         if m.base is not None:
             return run.source(m.base), m.pieces
         return run.source(m), pw.WHOLE if is_integer(dtype) or is_bool(dtype) else ()
 
-    def _same_view(self, run: Checker, rule: alg.Algebra, view: View, m: Meaning, v: Value) -> None:
+    def _same_view(self, run: Claimed, rule: alg.Algebra, view: View, m: Meaning, v: Value) -> None:
         assert m.base is not None
         moved = simple(rule, [view[0]], v.shape, self.algebra.assume)
         if moved is None or tuple(view[1]) != m.pieces:
