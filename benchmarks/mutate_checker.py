@@ -211,9 +211,15 @@ def _is_body(c: Any) -> bool:
     return isinstance(c, CodeType) and not c.co_flags & inspect.CO_OPTIMIZED
 
 
+@functools.cache
+def unchanged(file: str) -> CodeType:
+    """The compiled module as it is."""
+    return code_of(file)
+
+
 def patches(m: Mutant) -> list[tuple[FunctionType, CodeType]] | None:
     """The functions that a mutant changes with their code; None if it changes something else."""
-    before, after = code_of(m.file), code_of(m.file, m.number)
+    before, after = unchanged(m.file), code_of(m.file, m.number)
     if _rest(before) != _rest(after):
         return None
     old, new = codes(before), codes(after)
@@ -235,11 +241,12 @@ class Runner:
         self.trials = sorted(trials, key=lambda t: t.seconds)
         self.killers: list[str] = []  # the last ones first
 
-    def killer(self, m: Mutant, lines: set[int]) -> str:
-        """What kills a mutant; empty if nothing does. ``lines`` are those of its statement."""
+    def killer(self, m: Mutant, lines: set[int]) -> str | None:
+        """What kills a mutant; empty if nothing does, None if it changes more than functions.
+        ``lines`` are those of its statement."""
         found = patches(m)
         if found is None:
-            return fresh(m)
+            return None
         mine = [t for t in self.trials if any((m.file, k) in t.lines for k in lines)]
         if not mine:
             return ""
@@ -361,23 +368,23 @@ class Session:
         print(f"{len(trials)} tests and certificates, {sum(t.seconds for t in trials):.1f} s; "
               f"{len(todo)} mutants, {len(left)} to run", flush=True)  # fmt: skip
         runner = Runner(trials, battery, self.given.seconds)
-        for m in left:
-            start = time.process_time() + _children()
-            killer = runner.killer(m, statement(m.file, m.line))
-            seconds = time.process_time() + _children() - start
-            done[key(m)] = {**asdict(m), "key": key(m), "killer": killer, "seconds": seconds}
-            if self.given.json:
-                with self.given.json.open("a") as f:
-                    f.write(json.dumps(done[key(m)]) + "\n")
-            if not killer:
-                print(f"{m.file}:{m.line} {m.kind}: {m.text[:90]}", flush=True)
+        later = [m for m in left if not self.note(m, done, runner.killer(m, statement(m)))]
+        for m in later:
+            self.note(m, done, fresh(m))
         report([done[key(m)] for m in todo])
         return True
 
-
-def _children() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
+    def note(self, m: Mutant, done: dict[str, Any], killer: str | None) -> bool:
+        """Note the answer for a mutant, if there is one."""
+        if killer is None:
+            return False
+        done[key(m)] = {"key": key(m), **asdict(m), "killer": killer}
+        if self.given.json:
+            with self.given.json.open("a") as f:
+                f.write(json.dumps(done[key(m)]) + "\n")
+        if not killer:
+            print(f"{m.file}:{m.line} {m.kind}: {m.text[:90]}", flush=True)
+        return True
 
 
 def wanted(m: Mutant, given: argparse.Namespace) -> bool:
@@ -420,10 +427,10 @@ def statements(file: str) -> list[tuple[int, int]]:
     return out
 
 
-def statement(file: str, line: int) -> set[int]:
-    """The lines of the smallest statement that a line is in."""
-    found = [s for s in statements(file) if s[0] <= line <= s[1]]
-    first, last = min(found, key=lambda s: s[1] - s[0], default=(line, line))
+def statement(m: Mutant) -> set[int]:
+    """The lines of the smallest statement that a mutant changes."""
+    found = [s for s in statements(m.file) if s[0] <= m.line <= s[1]]
+    first, last = min(found, key=lambda s: s[1] - s[0], default=(m.line, m.line))
     return set(range(first, last + 1))
 
 
