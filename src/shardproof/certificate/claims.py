@@ -9,6 +9,7 @@ checker ties to one input or one unexplained result.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from shardproof.certificate.exact import Coef, NotChecked
@@ -208,6 +209,11 @@ def well_formed(atoms: list[Atom], m: Meaning) -> None:
 
 
 def _partition(m: Meaning, ext: tuple[Size, ...]) -> None:
+    ends = [0, *(c.hi[0] for c in m.cells)]
+    if len(ext) == 1 and ends[-1] == ext[0] and [c.lo[0] for c in m.cells] == ends[:-1]:
+        if not all(at_least(b, a) for a, b in pairwise(ends)):
+            raise NotChecked("a box that ends before it starts")
+        return
     volume: Size = 0
     for k, c in enumerate(m.cells):
         rows = list(zip(c.lo, c.hi, ext, strict=True))

@@ -7,6 +7,7 @@ on each part: so a check always sees one formula for each operand.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -198,17 +199,31 @@ def _weight(s: Size) -> int:
     return s if isinstance(s, int) else 1 << 40
 
 
+def rising(cells: Sequence[tuple[Sequence[Size], Sequence[Size]]]) -> list[int]:
+    """Where the intervals of a partition start, if they are in order; else nothing."""
+    starts = [lo[0] for lo, _ in cells if len(lo) == 1 and isinstance(lo[0], int)]
+    return starts if len(starts) == len(cells) and starts == sorted(starts) else []
+
+
 def find_cell(
-    region: Region, at: Sequence[Aff], cells: Sequence[tuple[Sequence[Size], Sequence[Size]]]
+    region: Region,
+    at: Sequence[Aff],
+    cells: Sequence[tuple[Sequence[Size], Sequence[Size]]],
+    starts: Sequence[int] = (),
 ) -> int:
-    """The box of a partition in which ``at`` lies on the whole region.
+    """The box of a partition in which ``at`` lies on the whole region. Where ``starts`` are given
+    (:func:`rising`), only the intervals near it are looked at.
 
     Raises:
         Split: it lies in several.
     """
     cut: Split | None = None
     spans = [region.bounds(a) for a in at]
-    for k, (lo, hi) in enumerate(cells):
+    near = range(len(cells))
+    if starts and isinstance(spans[0][0], int) and isinstance(spans[0][1], int):
+        near = range(bisect_right(starts, spans[0][0]) - 1, bisect_right(starts, spans[0][1]))
+    for k in near:
+        lo, hi = cells[k]
         inside = True
         for (first, last), x, y in zip(spans, lo, hi, strict=True):
             if at_least(x - 1, last) or at_least(first, y):
