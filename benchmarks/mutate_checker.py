@@ -23,6 +23,7 @@ import inspect
 import json
 import os
 import pickle
+import random
 import resource
 import signal
 import subprocess
@@ -239,7 +240,7 @@ class Runner:
     def __init__(self, trials: list[Trial], battery: Battery, seconds: float) -> None:
         self.battery, self.seconds = battery, seconds
         self.trials = sorted(trials, key=lambda t: t.seconds)
-        self.killers: list[str] = []  # the last ones first
+        self.killers: dict[str, list[str]] = {}  # by file; the last ones first
 
     def killer(self, m: Mutant, lines: set[int]) -> str | None:
         """What kills a mutant; empty if nothing does, None if it changes more than functions.
@@ -250,12 +251,13 @@ class Runner:
         mine = [t for t in self.trials if any((m.file, k) in t.lines for k in lines)]
         if not mine:
             return ""
-        places = {name: k for k, name in enumerate(self.killers[:20])}
+        killers = self.killers.setdefault(m.file, [])
+        places = {name: k for k, name in enumerate(killers)}
         mine.sort(key=lambda t: places.get(t.name, 20))
         killer = in_fork(lambda: self._met(m, found, mine), 4 * self.seconds + 10)
         if killer:
             name = killer.split("\n")[0]
-            self.killers = [name, *(k for k in self.killers if k != name)][:20]
+            self.killers[m.file] = [name, *(k for k in killers if k != name)][:20]
         return killer
 
     def _met(self, m: Mutant, found: list[tuple[FunctionType, CodeType]], mine: list[Trial]) -> str:
@@ -365,6 +367,7 @@ class Session:
         todo = [m for m in mutants(self.given.only) if wanted(m, self.given)]
         todo = todo[self.given.first - 1 :: self.given.step]
         left = [m for m in todo if key(m) not in done]
+        random.Random(1).shuffle(left)  # what a run does until it is stopped is a sample
         print(f"{len(trials)} tests and certificates, {sum(t.seconds for t in trials):.1f} s; "
               f"{len(todo)} mutants, {len(left)} to run", flush=True)  # fmt: skip
         runner = Runner(trials, battery, self.given.seconds)
@@ -454,7 +457,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--share", default="1/1", help="every M-th mutant from the N-th")
     parser.add_argument("--kinds", nargs="*", help="kinds of changes")
     parser.add_argument("--lines", nargs="*", help="FILE:LINE of mutants to run")
-    parser.add_argument("--seconds", type=float, default=3.0, help="for one survivor (3)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for one survivor (1)")
     parser.add_argument("--alterations", type=int, default=400)
     parser.add_argument("--programs", type=int, default=6)
     parser.add_argument("--battery", type=Path, help="a file that keeps the certificates")
