@@ -43,7 +43,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 from benchmarks.checker_mutants import PACKAGE, Mutant, code_of, mutants  # noqa: E402
 
 TESTS = (
-    "test_refusals.py", "test_sums.py", "test_forged_steps.py", "test_fold.py", "test_roots.py",
+    "test_refusals.py", "test_sums.py", "test_rules.py", "test_forged_steps.py", "test_fold.py",
+    "test_roots.py",
 )  # fmt: skip
 NAME = "shardproof.certificate."
 FRESH_SECONDS = 300
