@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.certificate.corpus import PROBLEMS, as_data, certificate, inferred
+from tests.certificate.forge import forged, wrong
 from tests.support.problems import Rank, even, sharded
 
 from shardproof.certificate.document import MeaningRow
@@ -51,6 +52,69 @@ def test_undefined_contents_do_not_cancel(reduced: bool, message: str) -> None:
         row[names.index("add")] = proof.sequential[-1]
     found = check_proof(problem, inf.problem, proof, {}, [])
     assert message in found.problem
+
+
+def test_two_undefined_values_are_not_one() -> None:
+    """A claim that both are one unknown, so that their difference is zero."""
+
+    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("shift", v["x"], by=0)}
+
+    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
+        e, f = (b.emit("undefined", shape=(2,), dtype="f32") for _ in range(2))
+        return {"y": b.emit("add", v["x"], b.emit("sub", e, f))}
+
+    inputs: Any = {"x": ("f32", (2,), None)}
+    problem = sharded("two", even(2, 1), inputs, sequential, ranks, {"y": None})
+    inf = infer(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
+        row[len(graph.inputs) + 1] = row[len(graph.inputs)]
+    found = check_proof(problem, inf.problem, proof, {}, []).problem
+    assert "(undefined): the rule Undefined" in found
+
+
+PLACES = ("lower border", "upper border", "local ids", "")
+
+
+def two_lookups(place: str) -> Problem:
+    """Rows by two tensors of ids, of a table that is cut; ``place`` reads the ids of the other."""
+
+    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {k: b.emit("take_rows", v["W"], v[k]) for k in ("ids", "other")}
+
+    def looked_up(b: Builder, v: dict[str, Value], rank: Rank, k: str, at: str) -> Value:
+        read = {p: v["other"] if p == at else v[k] for p in PLACES}
+        below = b.emit("compare", read["lower border"], kind="lt", value=rank.lo)
+        above = b.emit("compare", read["upper border"], kind="ge", value=rank.lo + rank.width)
+        mask = b.emit("logic", below, above, kind="or")
+        local = b.emit("shift", read["local ids"], by=-rank.lo)
+        rows = b.emit("take_rows", v["W"], b.emit("masked_fill", local, mask, value=0))
+        wide = b.emit("reshape", mask, shape=(*mask.shape, 1))
+        return rank.reduce(b, b.emit("masked_fill", rows, wide, value=0), "sum")
+
+    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
+        return {"ids": looked_up(b, v, rank, "ids", place or "none"),
+                "other": looked_up(b, v, rank, "other", "none")}  # fmt: skip
+
+    ids: Any = ("i64", (5,), None)
+    inputs: Any = {"W": ("f32", (6, 2), 0), "ids": ids, "other": ids}
+    outputs = {"ids": None, "other": None}
+    return sharded("two lookups", even(2, 3), inputs, sequential, ranks, outputs)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_ids_of_another_tensor(place: str) -> None:
+    """The claims of the right program, which are about the right ids."""
+    right = infer(two_lookups(""), symbolic_ranks=False)
+    assert right.holds
+    problem = two_lookups(place)
+    listed = list(right.evaluator.lookups.assumed)
+    found = check_proof(problem, problem, forged(right, proof_of(right), problem), {}, listed)
+    assert found.agrees == (not place), found.problem
+    if place:
+        assert wrong(problem)
+        assert "does not follow" in found.problem
 
 
 def test_types_are_worked_out_again() -> None:
