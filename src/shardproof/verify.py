@@ -38,6 +38,7 @@ from shardproof.report.relation import (
     expression,
     of_ranks,
     possibly_empty,
+    proof_notes,
 )
 from shardproof.spec.problem import Problem
 
@@ -207,6 +208,7 @@ def _verdict(problem: Problem, inf: Inference) -> Verdict:
     v.assumptions += [("defined", t) for t in inf.evaluator.products.assumed]
     v.conditions = condition_lines(problem)
     v.left_out = list(problem.left_out)
+    v.notes = proof_notes(problem) if inf.holds else []
     v.unknown_operators = dict(inf.unknown)
     v.lemmas = dict(sorted(inf.evaluator.fired.items()))
     v.nodes = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shardproof.errors import InputError, shorten
+from shardproof.errors import InputError, hole, shorten
 from shardproof.spec.spec import Spec
 
 _FORM = "FILE.py:function, where the function takes no arguments and returns a Spec"
@@ -113,7 +113,7 @@ def _import(path: Path) -> ModuleType:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise _failed(f"{path.name} cannot be imported", error, path) from error
+        raise hole(error) or _failed(f"{path.name} cannot be imported", error, path) from error
     finally:
         sys.path.pop(0)
     return module
@@ -126,7 +126,7 @@ def _call(target: Target, extents: Mapping[str, int]) -> object:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise _failed(f"{target.name} failed", error, target.path) from error
+        raise hole(error) or _failed(f"{target.name} failed", error, target.path) from error
 
 
 def _misfit(target: Target, extents: Mapping[str, int], error: TypeError) -> InputError:

@@ -117,7 +117,8 @@ class Verdict:
 
     ``cached``: it was decided by an earlier run on the same content. ``interrupted``: the stage in
     which the check was stopped; what is missing then was not reached. ``target``: FILE.py:function
-    of the check, where it was made from the command line.
+    of the check, where it was made from the command line. ``notes``: what a reader of a proof must
+    know to take it for what it is.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Verdict:
     interrupted: str = ""
     uneven: Uneven | None = None
     target: str = ""
+    notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:

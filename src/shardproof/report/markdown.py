@@ -18,6 +18,8 @@ def to_markdown(run: Run, places: Places) -> bytes:
     lines = [f"## Shardproof: {_code(run.target)}", "", *_table(run)]
     for label, u in run.unequal():
         lines += ["", f"{_prose(label)}: {_prose(text.unequal(u))}"]
+    for label, note in run.notes():
+        lines += ["", f"{_prose(label)}: note: {_prose(note)}"]
     found = causes(run)
     for cause in found[:SHOWN]:
         lines += ["", *_finding(cause, places)]

@@ -140,6 +140,8 @@ class _Report:
         advice = _PARTIAL if v.interrupted else _ADVICE[v.status]
         if advice:
             yield from self.wrapped(advice, "  ")
+        for note in v.notes:
+            yield from self.wrapped(f"note: {note}", "  ", "bold yellow")
         if v.replay:
             yield from self.wrapped(v.replay, "  ")
         if v.certificate_note:
