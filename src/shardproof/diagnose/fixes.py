@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from shardproof.diagnose.checked import checked
 from shardproof.diagnose.classify import Cause, ratio_of
 from shardproof.diagnose.edit import Edit, Insert, Remove, Set, apply, group_attrs
 from shardproof.diagnose.facts import FACTOR, Facts
@@ -43,11 +44,13 @@ MAX_DOWNSTREAM = 10
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """``text`` says what to change; ``op`` is the operator at the place of the edits."""
+    """``text`` says what to change; ``op`` is the operator at the place of the edits; ``how`` is
+    what they do, where the text names more than one way."""
 
     text: str
     edits: tuple[Edit, ...]
     op: str = ""
+    how: str = ""
 
 
 class FixSearch:
@@ -65,6 +68,7 @@ class FixSearch:
         self._analysed: Resized | None = None
         # Outputs that the last candidate proves, and those that the fix found last proves.
         self._proves: set[str] = set()
+        self._whole = False
         self.cured: set[str] = set()
         self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
@@ -85,6 +89,8 @@ class FixSearch:
             if first is None:
                 first, most = c, min(most, len(tried) + MORE_RUNS) if self._small else 0
                 finding.fix, finding.fix_verified = c.text, True
+                graph = self.problem.distributed.graphs[site.rank]
+                finding.fix_checked = checked(graph, c.edits, c.how, self._whole)
                 self.cured = self._proves
             else:
                 finding.other_fixes.append(c.text)
@@ -99,7 +105,7 @@ class FixSearch:
             return False
         still = {j.obligation.seq_output for j in result.judged if not j.holds}
         before = {name for name, _ in self._open}
-        self._proves = before - still
+        self._proves, self._whole = before - still, not still
         return not (still & affected) and still <= before
 
     def _most_runs(self) -> int:
@@ -189,16 +195,22 @@ class FixSearch:
         return v is not None and bool(self.facts.partials(v))
 
     def _share(self, site: Site) -> Iterator[Candidate]:
-        """Add this rank's share of a replicated summand."""
+        """Add this rank's share of a replicated summand. The other ways have the same value; the
+        gradient that autograd derives is another for each."""
         extents = [n for a, n in self.mesh.axes if a in self.axes and isinstance(n, int)]
         for place in (p for p in site.operands if p[0] == site.rank and not self._is_part(p)):
             at = self._at(place)
             for extent in extents if at is not None else ():
                 by = Fraction(1, extent)
-                text = f"add %{place[1].name} behind the reduction, or {by} of it on each rank"
+                name, share = place[1].name, f"{by} of it on each rank"
+                text = (
+                    f"add %{name} after the reduction (its gradient is then whole), or on one "
+                    f"rank only, or {share} (its gradient then needs an all_reduce)"
+                )
                 assert at is not None
                 edit = Insert(at[0], "scale", lambda rank, by=by: {"by": by})  # type: ignore[misc]
-                yield Candidate(text + _where(site.node), (edit,), at[1].op if at[1] else "")
+                op = at[1].op if at[1] else ""
+                yield Candidate(text + _where(site.node), (edit,), op, share)
 
     def _scale_outputs(self, finding: Finding) -> Iterator[Candidate]:
         """Take the factor out where the outputs are returned."""

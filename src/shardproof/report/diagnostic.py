@@ -62,8 +62,8 @@ class Counterexample:
 @dataclass(slots=True)
 class Finding:
     """One cause. ``code`` is stable (``SP104``); ``certain`` separates "does not hold" from
-    "might not hold". ``fix_verified``: with the fix, or any one of ``other_fixes``, what is
-    ``affected`` is proved."""
+    "might not hold". ``fix_verified``: with the fix, or any one of ``other_fixes``, made in the
+    captured graph, what is ``affected`` is proved; ``fix_checked`` says what was checked of it."""
 
     code: str
     title: str
@@ -81,6 +81,7 @@ class Finding:
     counterexample: Counterexample | None = None
     fix: str = ""
     fix_verified: bool = False
+    fix_checked: str = ""
     other_fixes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

@@ -62,8 +62,8 @@ def _finding(cause: Cause, places: Places) -> Iterator[str]:
             yield ""
             yield from _span(span, places)
     facts = [("expected", f.expected), ("found", f.found), ("collective", f.collective)]
-    facts += [("fix", f.fix + (" (checked)" if f.fix_verified else ""))] if f.fix else []
-    facts += [("or", f"{other} (checked)") for other in f.other_fixes]
+    facts += [("fix", f.fix), ("checked", f.fix_checked)]
+    facts += [("or", f"{other} (checked too)") for other in f.other_fixes]
     for label, value in facts:
         if value:
             yield ""

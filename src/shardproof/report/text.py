@@ -214,14 +214,11 @@ class _Report:
             yield from self.fact("affects", self.shortened(f.affected), gutter)
         if f.counterexample is not None:
             yield from self.fact("replayed", self.replayed(f.counterexample), gutter)
-        if f.fix:
-            what = "the program refines" if len(self.verdict.findings) == 1 else "that is proved"
-            checked = f" (checked: with it {what})" if f.fix_verified else ""
-            yield from self.fact("fix", f.fix + checked, gutter)
-        for other in f.other_fixes:
-            yield from self.fact("or", f"{other} (checked too)", gutter)
-        for note in f.notes:
-            yield from self.fact("note", note, gutter)
+        last = [("fix", f.fix), ("checked", f.fix_checked)]
+        last += [("or", f"{other} (checked too)") for other in f.other_fixes]
+        for label, text in [*last, *(("note", note) for note in f.notes)]:
+            if text:
+                yield from self.fact(label, text, gutter)
 
     def gutter(self, f: Finding) -> int:
         lines = [s.line for s in (f.primary, f.secondary) if s is not None and s.code]

@@ -1,0 +1,113 @@
+"""A fix is checked on the captured graph; these carry that of SP118 over to the source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from shardproof import Input, Mesh, Shard, Spec
+from shardproof.report.diagnostic import Verdict
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, group: Any) -> Any:
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad, None
+
+
+class Shared(torch.autograd.Function):
+    """A parameter of which every rank uses a part: its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, group: Any) -> Any:
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        grad = grad.clone()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+class Down(nn.Module):
+    """A row-parallel layer, the bias added in the way ``how``."""
+
+    def __init__(self, how: str = "", group: Any = None) -> None:
+        super().__init__()
+        self.how, self.group = how, group
+        ranks = dist.get_world_size(group) if group is not None else 1
+        self.weight = nn.Parameter(torch.empty(16 // ranks, 8))
+        self.bias = nn.Parameter(torch.empty(8))
+
+    def forward(self, x: Any) -> Any:
+        y = x @ self.weight
+        if self.group is None:
+            return y + self.bias
+        bias = Shared.apply(self.bias, self.group) if "summed" in self.how else self.bias
+        if "after" in self.how:
+            return Sum.apply(y, self.group) + bias
+        if "part" in self.how:
+            bias = bias / dist.get_world_size(self.group)
+        mine = "one" not in self.how or dist.get_rank(self.group) == 0
+        return Sum.apply(y + bias if mine else y + 0 * bias, self.group)
+
+
+def check(how: str, step: str) -> Verdict:
+    return Spec(
+        sequential=Down,
+        distributed=lambda mesh, rank: Down(how, mesh.get_group("tp")),
+        mesh=Mesh(tp=2),
+        inputs={"x": Input((4, 16), "f32", Shard(1))},
+        loss=lambda output, x: output.square().sum(),
+        step=step,
+    ).check()
+
+
+def test_what_was_checked_is_said() -> None:
+    (finding,) = check("every rank", "forward").findings
+    assert finding.code == "SP118"
+    assert finding.fix.startswith("add %bias after the reduction (its gradient is then whole)")
+    assert "or 1/2 of it on each rank (its gradient then needs an all_reduce)" in finding.fix
+    assert finding.fix_checked == (
+        "with 1/2 of it on each rank the captured graph refines; check again after the change of "
+        "the source"
+    )
+
+
+def test_a_captured_backward_pass_is_not_derived_anew() -> None:
+    (finding,) = check("every rank", "backward").findings
+    assert finding.code == "SP118"
+    assert "refines, its backward pass left as captured; check again" in finding.fix_checked
+
+
+@pytest.mark.parametrize("how", ["after", "part, summed", "one, summed"])
+def test_the_ways_that_the_fix_names_hold_in_the_source(how: str) -> None:
+    assert check(how, "backward").status == "refines"
+
+
+@pytest.mark.parametrize("how", ["part", "one"])
+def test_without_the_sum_that_the_fix_names_the_gradient_is_wrong(how: str) -> None:
+    assert check(how, "forward").status == "refines"
+    verdict = check(how, "backward")
+    assert verdict.status == "refuted"
+    assert {o.seq_output for o in verdict.outputs if o.status != "proved"} == {"grad.bias"}
+
+
+def test_a_change_of_the_backward_pass_itself_leaves_nothing_underived() -> None:
+    verdict = check("part", "backward")
+    said = [f.fix_checked for f in verdict.findings if f.fix]
+    assert said
+    assert not any("as captured" in text for text in said)
