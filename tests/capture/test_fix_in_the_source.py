@@ -57,11 +57,15 @@ class Down(nn.Module):
         if self.group is None:
             return y + self.bias
         bias = Shared.apply(self.bias, self.group) if "summed" in self.how else self.bias
+        if "detached" in self.how:
+            bias = bias.detach()
         if "after" in self.how:
             return Sum.apply(y, self.group) + bias
         if "part" in self.how:
             bias = bias / dist.get_world_size(self.group)
         mine = "one" not in self.how or dist.get_rank(self.group) == 0
+        if "not" in self.how:
+            return Sum.apply(y + bias if mine else y, self.group)
         return Sum.apply(y + bias if mine else y + 0 * bias, self.group)
 
 
@@ -111,3 +115,27 @@ def test_a_change_of_the_backward_pass_itself_leaves_nothing_underived() -> None
     said = [f.fix_checked for f in verdict.findings if f.fix]
     assert said
     assert not any("as captured" in text for text in said)
+
+
+def test_a_gradient_that_one_rank_does_not_make_has_the_line_of_another() -> None:
+    verdict = check("one, not", "backward")
+    (finding,) = verdict.findings
+    assert finding.affected == ["grad.bias"]
+    assert finding.ranks == [1]
+    assert finding.primary is not None
+    assert finding.primary.code.startswith("return Sum.apply(y + bias if mine")
+    assert finding.primary.label == "rank 0 makes it here"
+    assert finding.secondary is not None
+    assert finding.secondary.code == "return y + self.bias"
+    assert finding.fix == "all_reduce (sum) over tp what is returned: grad.bias"
+    assert finding.fix_checked.startswith("with this change the captured graph refines; check")
+
+
+def test_a_gradient_that_no_rank_makes_has_the_sequential_line() -> None:
+    verdict = check("after, detached", "backward")
+    assert verdict.status == "refuted"
+    (finding,) = verdict.findings
+    assert finding.affected == ["grad.bias"]
+    assert finding.secondary is not None
+    assert finding.secondary.code == "return y + self.bias"
+    assert finding.fix == ""

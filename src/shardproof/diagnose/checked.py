@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardproof.diagnose.edit import Edit
+from shardproof.diagnose.edit import Edit, Result
 from shardproof.ir.graph import Graph
 
 # Phases in which the capture has operators that autograd derived from others.
@@ -28,4 +28,5 @@ def _kept_backward(graph: Graph, edits: Sequence[Edit]) -> bool:
     first = next((k for k, n in enumerate(graph.nodes) if n.origin.phase in DERIVED), None)
     if first is None:
         return False
+    edits = [e for e in edits if not isinstance(e, Result)]
     return any(e.at < 0 or graph.nodes[e.at].origin.phase != "backward" for e in edits)
