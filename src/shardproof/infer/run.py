@@ -107,6 +107,7 @@ class Runner:
         else:
             env = inputs
             self._concrete(schedule, env)
+        self.ev.table.site = None
         judge = Judge(self.problem, self.ev, self.view_graph)
         judged = judge.all(sequential, env, self.progress)
         return Inference(
