@@ -28,7 +28,8 @@ class Readings:
     """The readings of one problem; each is inferred at most once, and the problem is run at most
     once at its own sizes.
 
-    ``lap`` is told after every inference, for the time it took.
+    ``lap`` is told after every inference, for the time it took, and ``proved`` of every output that
+    one of the readings proves, when it does.
     """
 
     problem: Problem
@@ -36,6 +37,7 @@ class Readings:
     replay: bool
     say: Callable[[str], None]
     lap: Callable[[], None]
+    proved: Callable[[str], object]
     _deep: Inference | None = None
     _wrong: set[str] | None = field(default=None)
 
@@ -84,8 +86,9 @@ class Readings:
 
     def _read(self, *, deep: bool = False, multiplied: bool = False) -> Inference:
         inf = infer(
-            self.problem, fixed=self.fixed, deep=deep, multiplied=multiplied, progress=self.say
-        )
+            self.problem, fixed=self.fixed, deep=deep, multiplied=multiplied, progress=self.say,
+            proved=self.proved,
+        )  # fmt: skip
         self.lap()
         return inf
 

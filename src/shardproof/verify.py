@@ -105,12 +105,13 @@ def _decided(
     def inferred() -> None:
         clock.lap("inference")
 
-    readings = Readings(problem, fixed, replay, say, inferred)
+    readings = Readings(problem, fixed, replay, say, inferred, watched.proved)
     inf = readings.best()
     if not inf.holds and problem.distributed.spmd and not size_symbols(problem):
         # One graph for all ranks of a mesh of numbers says the same as one graph for each.
         say("one rank after another")
-        by_rank = Readings(instantiate_problem(problem, {}), fixed, replay, say, inferred)
+        concrete = instantiate_problem(problem, {})
+        by_rank = Readings(concrete, fixed, replay, say, inferred, watched.proved)
         each = by_rank.best()
         if each.holds:
             readings, inf = by_rank, each

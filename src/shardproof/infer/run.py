@@ -81,6 +81,7 @@ class Runner:
         deep: bool = False,
         multiplied: bool = False,
         progress: Callable[[str], None] | None = None,
+        proved: Callable[[str], object] | None = None,
     ) -> None:
         self.problem = problem
         self.fixed = fixed or {}
@@ -88,6 +89,7 @@ class Runner:
         self.collect = Collect(self.ev)
         self.unknown: dict[str, int] = {}
         self.progress = progress or (lambda text: None)
+        self.proved = proved or (lambda output: None)
         self._memo: dict[Any, list[Val]] = {}
         self._first: dict[Any, Node] = {}
         self.opened = Opened()
@@ -109,7 +111,9 @@ class Runner:
             self._concrete(schedule, env)
         self.ev.table.site = None
         judge = Judge(self.problem, self.ev, self.view_graph)
-        judged = judge.all(sequential, env, self.progress)
+        # Where calls do not fit together nothing is proved until they do.
+        told = (lambda output: None) if schedule.errors else self.proved
+        judged = judge.all(sequential, env, self.progress, told)
         return Inference(
             self.problem,
             self.ev,
@@ -351,6 +355,7 @@ def infer(
     multiplied: bool = False,
     symbolic_ranks: bool = True,
     progress: Callable[[str], None] | None = None,
+    proved: Callable[[str], object] | None = None,
 ) -> Inference:
     """Infer the meaning of every distributed value and judge the obligations.
 
@@ -358,9 +363,11 @@ def infer(
         deep: fused operators are taken by their definitions.
         multiplied: products of sums are multiplied out.
         symbolic_ranks: ranks that run one program are first taken as one, with its rank open.
+        proved: is told every sequential output when it is proved, for who may be stopped.
     """
     options: dict[str, Any] = {
         "fixed": fixed, "deep": deep, "multiplied": multiplied, "progress": progress,
+        "proved": proved,
     }  # fmt: skip
     if symbolic_ranks and not problem.distributed.spmd and len(problem.distributed.graphs) > 1:
         folded = _folded(problem)

@@ -140,7 +140,7 @@ class Graphs:
         )
 
     def _lemmas(self, node: Node | None) -> tuple[str, ...]:
-        """The lemmas by which the value of a node was found, or that of the node it is a copy of."""
+        """The lemmas by which a node was evaluated, or the node that it is a copy of."""
         if node is None:
             return ()
         copied, like = self.inf.opened.like.get(node, (None, None))

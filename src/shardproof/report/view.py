@@ -21,8 +21,9 @@ class Row(msgspec.Struct, array_like=True):
     """One value of a graph: an input or the result of an operator.
 
     ``op``, ``type``, ``attrs``, ``module``, ``origin``, ``code``, ``meaning`` and ``lemmas`` are
-    numbers of texts. ``inputs`` and ``twin`` are numbers of rows: the operands, and the row of the sequential
-    graph that it corresponds to. ``state`` says what it is in terms of the sequential program.
+    numbers of texts. ``inputs`` and ``twin`` are numbers of rows: the operands, and the row of the
+    sequential graph that it corresponds to. ``state`` says what it is in terms of the sequential
+    program.
     """
 
     name: str
