@@ -139,3 +139,56 @@ def test_a_gradient_that_no_rank_makes_has_the_sequential_line() -> None:
     assert finding.secondary is not None
     assert finding.secondary.code == "return y + self.bias"
     assert finding.fix == ""
+
+
+class Rows(nn.Module):
+    """Row-parallel layers of one line, over a batch of sequences; ``wrong`` is how many of them
+    add the bias on every rank."""
+
+    def __init__(self, wrong: int = 0, group: Any = None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Row(k < wrong, group) for k in range(2))
+
+    def forward(self, x: Any) -> Any:
+        return self.layers[0](x) * self.layers[1](x)
+
+
+class Row(nn.Module):
+    def __init__(self, wrong: bool, group: Any) -> None:
+        super().__init__()
+        self.wrong, self.group = wrong, group
+        self.linear = nn.Linear(16 // (dist.get_world_size(group) if group is not None else 1), 8)
+
+    def forward(self, x: Any) -> Any:
+        bias = self.linear.bias
+        part = bias if self.wrong or self.group is None else 0.5 * bias
+        y = nn.functional.linear(x, self.linear.weight, part)
+        return Sum.apply(y, self.group) if self.group is not None else y
+
+
+def rows(wrong: int) -> Verdict:
+    return Spec(
+        sequential=Rows,
+        distributed=lambda mesh, rank: Rows(wrong, mesh.get_group("tp")),
+        mesh=Mesh(tp=2),
+        inputs={"x": Input((2, 4, 16), "f32", Shard(2))},
+    ).check()
+
+
+def test_a_bias_that_a_view_passes_on_to_the_reduction_is_one() -> None:
+    assert rows(0).status == "refines"
+    (finding,) = rows(1).findings
+    assert finding.code == "SP118"
+    assert finding.primary is not None
+    assert finding.primary.code == "y = nn.functional.linear(x, self.linear.weight, part)"
+    assert "or 1/2 of it on each rank" in finding.fix
+    assert "calls" not in finding.fix
+
+
+def test_what_is_wrong_in_every_layer_is_changed_in_every_layer() -> None:
+    finding, *others = rows(2).findings
+    assert finding.code == "SP118"
+    assert not others
+    assert "or 1/2 of it on each rank" in finding.fix
+    assert finding.fix.endswith(", in each of its 2 calls")
+    assert finding.fix_checked.startswith("with 1/2 of it on each rank the captured graph refines")

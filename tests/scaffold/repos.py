@@ -261,23 +261,34 @@ class Net(nn.Module):
 
 MESHED = {
     "net.py": """
+from dataclasses import dataclass
 from torch import nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 
+@dataclass
+class Config:
+    inner: int = 8
+
+
+@dataclass
+class Other:
+    inner: int
+
+
 class Net(nn.Module):
-    def __init__(self, width: int):
+    def __init__(self, width: int, config: "Config"):
         super().__init__()
-        self.up = nn.Linear(8, width)
-        self.down = nn.Linear(width, 8)
+        self.up = nn.Linear(config.inner, width)
+        self.down = nn.Linear(width, config.inner)
 
     def forward(self, tokens):
         return self.down(self.up(nn.functional.one_hot(tokens, 8).float()).relu())
 
 
 class ParallelNet(Net):
-    def __init__(self, width: int, mesh, world_size):
-        super().__init__(width)
+    def __init__(self, width: int, config: Config, mesh, world_size):
+        super().__init__(width, config)
         assert mesh.size() == world_size
         parallelize_module(self, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
 """,

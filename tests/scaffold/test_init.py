@@ -160,8 +160,9 @@ def test_a_class_that_communicates_over_all_ranks(
 @pytest.mark.parametrize("repo", ["MESHED"], indirect=True)
 def test_a_class_that_makes_itself_parallel(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = written(repo, capsys)
-    assert '    return Net(width=TODO("width: int"))\n' in text
-    given = 'mesh=mesh["tp"], world_size=mesh["tp"].size()'
+    assert '    return Net(width=TODO("width: int"), config=Config())\n' in text
+    assert "from net import Config, Net, ParallelNet\n" in text
+    given = 'config=Config(), mesh=mesh["tp"], world_size=mesh["tp"].size()'
     assert f'    return ParallelNet(width=TODO("width: int"), {given})\n' in text
     assert "with 2 holes" in out
     (repo / "check_first.py").write_text(text.replace('TODO("width: int")', "16"))

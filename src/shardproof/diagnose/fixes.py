@@ -8,10 +8,13 @@ the affected outputs are proved is shown, and what is shown says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from shardproof.diagnose.candidates import Candidate, Candidates
 from shardproof.diagnose.checked import checked
 from shardproof.diagnose.classify import Cause
 from shardproof.diagnose.edit import apply
+from shardproof.diagnose.everywhere import everywhere
 from shardproof.diagnose.trace import Site
 from shardproof.infer.run import Inference
 from shardproof.replay.instantiate import is_concrete
@@ -52,7 +55,7 @@ class FixSearch:
         first: Candidate | None = None
         tried: set[str] = set()
         most = self._most_runs() if self._small else MAX_INFERENCES
-        for c in self._candidates.of(finding, site, cause):
+        for c in self._changes(finding, site, cause):
             if c.text in tried:
                 continue
             if len(tried) >= most or len(finding.other_fixes) == MAX_OTHERS:
@@ -69,6 +72,15 @@ class FixSearch:
             else:
                 finding.other_fixes.append(c.text)
         return first
+
+    def _changes(self, finding: Finding, site: Site, cause: Cause) -> Iterator[Candidate]:
+        """Every change alone, then at all calls of its line."""
+        graph = self.problem.distributed.graphs[site.rank]
+        for c in self._candidates.of(finding, site, cause):
+            yield c
+            every = everywhere(graph, site.node, c)
+            if every is not None:
+                yield every
 
     def _proved(self, c: Candidate, affected: set[str]) -> bool:
         edited = apply(self.problem, c.edits, c.op)

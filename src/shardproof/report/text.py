@@ -254,7 +254,8 @@ class _Report:
         lines += [f"{_on(rank)}: {value!r}" for rank, value in c.distributed_values.items()]
         lines.append(f"relative error: {c.relative_error:.3g}")
         if c.kept_constants:
-            lines.append(f"constants kept as written: {self.shortened(c.kept_constants)}")
+            kept = list(dict.fromkeys(c.kept_constants))
+            lines.append(f"constants kept as written: {self.shortened(kept)}")
         return "\n".join(lines)
 
     def operands(self, f: Finding, gutter: int) -> Iterator[Line]:

@@ -55,12 +55,21 @@ class Launch:
     ranks: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A class that is no model and is made without arguments, as configurations are."""
+
+    name: str
+    path: Path
+
+
 @dataclass(slots=True)
 class Seen:
     """Everything that was seen below ``root``."""
 
     root: Path
     models: list[Model] = field(default_factory=list)
+    plain: list[Made] = field(default_factory=list)
     uses: list[Use] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
     calls: dict[str, set[str]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardproof.scaffold.facts import Argument, Launch, Model, Seen, Use
+from shardproof.scaffold.facts import Argument, Launch, Made, Model, Seen, Use
 from shardproof.scaffold.files import python_files, read, scripts
 
 KINDS = {
@@ -76,6 +76,8 @@ class _File(ast.NodeVisitor):
         model = _model(node, self.path)
         self.seen.models.append(model)
         self.seen.calls.setdefault(node.name, set()).update(model.calls, model.bases)
+        if not self.classes and not self.functions and _needs_nothing(node):
+            self.seen.plain.append(Made(node.name, self.path))
         self.classes.append(node.name)
         self.generic_visit(node)
         self.classes.pop()
@@ -118,6 +120,19 @@ def _model(node: ast.ClassDef, path: Path) -> Model:
         tuple(_last(b) for b in node.bases), _called(node),
         forward is not None and any(w in ast.unparse(forward).lower() for w in _LOSSES),
     )  # fmt: skip
+
+
+def _needs_nothing(node: ast.ClassDef) -> bool:
+    """Whether a class of no other can be made without arguments: its ``__init__`` has defaults for
+    all of them, or it is a dataclass whose fields have."""
+    methods = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
+    if node.bases:
+        return False
+    if "__init__" in methods:
+        return all(a.default is not None for a in _own(methods["__init__"]))
+    decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    fields = [f for f in node.body if isinstance(f, ast.AnnAssign)]
+    return any(_last(d) == "dataclass" for d in decorators) and all(f.value for f in fields)
 
 
 def _called(node: ast.AST) -> frozenset[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardproof.errors import HOLE
 from shardproof.scaffold.choose import IDS, LABELS, Choice, import_root, wanted
-from shardproof.scaffold.facts import Argument, Model, Seen, Use
+from shardproof.scaffold.facts import Argument, Made, Model, Seen, Use
 from shardproof.scaffold.parallel import from_mesh, on_one_rank, told
 
 FUNCTION = "first"
@@ -69,6 +69,10 @@ def _imports(seen: Seen, choice: Choice) -> Iterator[str]:
         paths.setdefault(choice.by_hand.path, []).append(choice.by_hand.name)
     for use in _callable(choice):
         paths.setdefault(use.path, []).append(str(use.function))
+    for a in _asked(choice):
+        made = _made(seen, a)
+        if made is not None:
+            paths.setdefault(made.path, []).append(made.name)
     folders = {import_root(p, seen.root)[0] for p in paths} - {seen.root}
     if folders:
         yield "import sys"
@@ -109,15 +113,33 @@ def _model(seen: Seen, choice: Choice) -> Iterator[str]:
     if choice.by_hand is m:
         yield "    # No class for one process was found: this one, on one rank."
     given = [on_one_rank(a) for a in told(m, must=True)]
-    yield f"    return {m.name}({', '.join([*_holes(m), *given])})"
+    yield f"    return {m.name}({', '.join([*_holes(seen, m), *given])})"
 
 
-def _holes(m: Model) -> list[str]:
+def _asked(choice: Choice) -> Iterator[Argument]:
+    """The arguments that the file gives to classes and functions of the repository."""
+    for m in {m.name: m for m in (choice.model, choice.by_hand) if m is not None}.values():
+        yield from (a for a in wanted(m.init) if a not in told(m))
+    for use in _callable(choice):
+        yield from wanted(use.arguments)
+
+
+def _made(seen: Seen, a: Argument) -> Made | None:
+    """The class of an argument, where there is one of the name and it is made without arguments."""
+    name = a.annotation.strip("'\"").rpartition(".")[2]
+    found = [c for c in seen.plain if c.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def _holes(seen: Seen, m: Model) -> list[str]:
     ranks = told(m)
-    return [f"{a.name}={_hole(a)}" for a in wanted(m.init) if a not in ranks]
+    return [f"{a.name}={_hole(seen, a)}" for a in wanted(m.init) if a not in ranks]
 
 
-def _hole(a: Argument) -> str:
+def _hole(seen: Seen, a: Argument) -> str:
+    made = _made(seen, a)
+    if made is not None:
+        return f"{made.name}()"
     kind = f": {a.annotation}" if a.annotation else ""
     return f'{HOLE}("{a.name}{kind}")'.replace("\\", "")
 
@@ -142,17 +164,17 @@ def _by_hand(seen: Seen, m: Model, choice: Choice) -> Iterator[str]:
     given = [f"{a.name}={from_mesh(a, axis)}" for a in told(m)]
     how = f"is told its ranks by {', '.join(a.name for a in told(m))}" if given else "communicates"
     yield f"    # {m.name} of {seen.shown(m.path)}:{m.line} {how}."
-    yield f"    return {m.name}({', '.join([*_holes(m), *given])})"
+    yield f"    return {m.name}({', '.join([*_holes(seen, m), *given])})"
 
 
 def _applied(seen: Seen, use: Use, can_call: bool) -> Iterator[str]:
     yield f"    # {use.what}: {seen.shown(use.path)}:{use.line}: {use.text}"
     axis = {"tensor parallel plan": "tp"}.get(use.what, "dp")
     if can_call and _builds(use):
-        yield f"    built = {use.function}({', '.join(_given(use, axis))})"
+        yield f"    built = {use.function}({', '.join(_given(seen, use, axis))})"
     elif can_call:
         got = "built = " if use.returns else ""
-        yield f"    {got}{use.function}({', '.join(_given(use, axis))})"
+        yield f"    {got}{use.function}({', '.join(_given(seen, use, axis))})"
     elif use.what == "DDP":
         yield "    built = DistributedDataParallel(built)"
     else:
@@ -164,7 +186,7 @@ def _builds(use: Use) -> bool:
     return use.returns and bool(use.arguments) and "mesh" in use.arguments[0].name
 
 
-def _given(use: Use, axis: str) -> Iterator[str]:
+def _given(seen: Seen, use: Use, axis: str) -> Iterator[str]:
     """Arguments for a function of the repository's: the model, the mesh, and holes."""
     for k, a in enumerate(use.arguments):
         if a.default is not None:
@@ -176,7 +198,7 @@ def _given(use: Use, axis: str) -> Iterator[str]:
         elif k == 0 or a.name in ("model", "module", "net"):
             yield "built"
         else:
-            yield f"{a.name}={_hole(a)}"
+            yield f"{a.name}={_hole(seen, a)}"
 
 
 def _spec(choice: Choice) -> Iterator[str]:
