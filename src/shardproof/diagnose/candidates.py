@@ -19,7 +19,7 @@ from shardproof.diagnose.edit import (
     group_attrs,
 )
 from shardproof.diagnose.facts import FACTOR, Facts
-from shardproof.diagnose.rewire import proposals
+from shardproof.diagnose.rewire import proposals, where
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.run import Inference
@@ -147,7 +147,7 @@ class Candidates:
                 assert at is not None
                 edit = Insert(at[0], "scale", lambda rank, by=by: {"by": by})  # type: ignore[misc]
                 op = at[1].op if at[1] else ""
-                yield Candidate(text + _where(site.node), (edit,), op, share)
+                yield Candidate(text + where(site.node), (edit,), op, share)
 
     def _scale_outputs(self, finding: Finding) -> Iterator[Candidate]:
         """Take the factor out where the outputs are returned."""
@@ -171,7 +171,7 @@ class Candidates:
             edits.append(Insert(at[0], "scale", lambda rank, by=1 / ratio: {"by": by}))  # type: ignore[misc]
         if edits:
             factors = ", ".join(f"%{n} by {1 / k}" for n, k in ratios.items())
-            yield Candidate(f"multiply {factors}{_where(nodes[0])}", tuple(edits))
+            yield Candidate(f"multiply {factors}{where(nodes[0])}", tuple(edits))
 
     def _at(self, place: Place) -> tuple[int, Node | None] | None:
         """Position of the node that makes a value, or of an input (negative)."""
@@ -193,7 +193,7 @@ class Candidates:
             return
         k, node = at
         for axis in self.axes:
-            text = f"all_reduce %{place[1].name} ({op}) over {axis}{_where(node)}"
+            text = f"all_reduce %{place[1].name} ({op}) over {axis}{where(node)}"
             yield Candidate(text, (self._reduction(k, op, axis),), node.op if node else "")
 
     def _reduction(self, k: int, op: str, axis: str) -> Insert:
@@ -212,8 +212,8 @@ class Candidates:
             return
         for axis in self.axes:
             edits = tuple(self._reduction(k, "sum", axis) for k in positions)
-            where = _where(next((f[1] for f in found if f is not None), None))
-            yield Candidate(f"all_reduce (sum) over {axis}: {', '.join(names)}{where}", edits)
+            at = where(next((f[1] for f in found if f is not None), None))
+            yield Candidate(f"all_reduce (sum) over {axis}: {', '.join(names)}{at}", edits)
 
     def _reduce_results(self, finding: Finding) -> Iterator[Candidate]:
         """The same on ranks whose programs differ: what they return is summed."""
@@ -256,7 +256,7 @@ class Candidates:
             if group:
                 edits = tuple(Insert(k, "scale", lambda rank: {"by": by}) for k, _ in group)
                 names = ", ".join(f"%{n.outputs[0].name}" for _, n in group)
-                yield Candidate(f"multiply {names} by {by}{_where(group[0][1])}", edits)
+                yield Candidate(f"multiply {names} by {by}{where(group[0][1])}", edits)
 
     def _ratio(self, site: Site) -> Fraction | None:
         if site.oddity is None or site.oddity.kind != FACTOR:
@@ -274,14 +274,14 @@ class Candidates:
             return
         if node.inputs and node.inputs[0].type == node.outputs[0].type:
             yield Candidate(
-                f"leave out {node.op} %{place[1].name}{_where(node)}", (Remove(k),), node.op
+                f"leave out {node.op} %{place[1].name}{where(node)}", (Remove(k),), node.op
             )
         for op in ("sum", "avg", "max"):
             if "op" in node.attrs and node.attrs["op"] != op:
-                text = f"reduce %{place[1].name} with {op}{_where(node)}"
+                text = f"reduce %{place[1].name} with {op}{where(node)}"
                 yield Candidate(text, (Set(k, lambda rank, o=op: {"op": o}),), node.op)  # type: ignore[misc]
         for axis in self.axes:
-            text = f"let {node.op} %{place[1].name} run over {axis}{_where(node)}"
+            text = f"let {node.op} %{place[1].name} run over {axis}{where(node)}"
             yield Candidate(text, (Set(k, group_attrs(self.mesh, axis, self.spmd)),), node.op)
 
     def _attributes(self, site: Site, cause: Cause) -> Iterator[Candidate]:
@@ -292,9 +292,7 @@ class Candidates:
         new = {a: x for a, x in near.attrs.items() if node.attrs.get(a) != x and a != "shape"}
         if new and "group" not in node.attrs:
             shown = ", ".join(f"{a}={x}" for a, x in new.items())
-            text = (
-                f"use {shown} in %{site.value.name}, as the sequential program does{_where(node)}"
-            )
+            text = f"use {shown} in %{site.value.name}, as the sequential program does{where(node)}"
             yield Candidate(text, (Set(k, lambda rank: dict(new)),), node.op)
 
     def _as_on_one_rank(self, places: list[Place]) -> Iterator[Candidate]:
@@ -306,7 +304,7 @@ class Candidates:
             for place, k, node, attrs in found:
                 new = attrs[rank]
                 shown = ", ".join(f"{a}={x}" for a, x in new.items())
-                text = f"use {shown} in %{place[1].name} on every rank{_where(node)}"
+                text = f"use {shown} in %{place[1].name} on every rank{where(node)}"
                 edit = Set(k, lambda rank, new=new: dict(new))  # type: ignore[misc]
                 yield Candidate(text, (edit,), node.op)
                 every.append((text, edit))
@@ -341,16 +339,10 @@ class Candidates:
                 c = self.mesh.coordinates(rank)[axis]
                 return {"start": c * width, "stop": (c + 1) * width}
 
-            text = f"let %{place[1].name} take this rank's {width} along {axis}{_where(node)}"
+            text = f"let %{place[1].name} take this rank's {width} along {axis}{where(node)}"
             yield Candidate(text, (Set(k, own),), node.op)
 
 
 def _returned(graph: Graph, name: str) -> Value | None:
     """The output of that name; None where this rank does not return it."""
     return graph.output(name) if name in graph.output_names else None
-
-
-def _where(node: Node | None) -> str:
-    if node is None or not node.origin.file:
-        return ""
-    return f" (after {node.origin.file}:{node.origin.line})"

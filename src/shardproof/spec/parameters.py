@@ -203,7 +203,8 @@ class ParameterRules:
             f"{len(readings)} ways: {' or '.join(shown)}",
             where="parameters='auto'",
             expected=f"one reading of every parameter{cut}",
-            next_step=f'say which in the Spec, such as parameters={{"{_pattern(name)}": {rule}}}',
+            next_step=f'say which in the Spec, such as parameters={{"{_pattern(name)}": {rule}}} '
+            "(from shardproof import Parts, Shard)",
         )
 
     def _readings(self, name: str, whole: tuple[int, ...], part: tuple[int, ...]) -> list[Any]:
