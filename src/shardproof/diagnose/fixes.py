@@ -15,6 +15,7 @@ from shardproof.diagnose.checked import checked
 from shardproof.diagnose.classify import Cause
 from shardproof.diagnose.edit import apply
 from shardproof.diagnose.everywhere import everywhere
+from shardproof.diagnose.suggest import suggestion
 from shardproof.diagnose.trace import Site
 from shardproof.infer.run import Inference
 from shardproof.replay.instantiate import is_concrete
@@ -68,6 +69,7 @@ class FixSearch:
                 finding.fix, finding.fix_verified = c.text, True
                 graph = self.problem.distributed.graphs[site.rank]
                 finding.fix_checked = checked(graph, c.edits, c.how, self._whole)
+                finding.suggestion = suggestion(graph, c.edits)
                 self.cured = self._proves
             else:
                 finding.other_fixes.append(c.text)

@@ -63,7 +63,8 @@ class Counterexample:
 class Finding:
     """One cause. ``code`` is stable (``SP104``); ``certain`` separates "does not hold" from
     "might not hold". ``fix_verified``: with the fix, or any one of ``other_fixes``, made in the
-    captured graph, what is ``affected`` is proved; ``fix_checked`` says what was checked of it."""
+    captured graph, what is ``affected`` is proved; ``fix_checked`` says what was checked of it.
+    ``suggestion``: how the source might be changed, as a unified diff that nothing has checked."""
 
     code: str
     title: str
@@ -82,6 +83,7 @@ class Finding:
     fix: str = ""
     fix_verified: bool = False
     fix_checked: str = ""
+    suggestion: list[str] = field(default_factory=list)
     other_fixes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

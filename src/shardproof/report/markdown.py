@@ -68,6 +68,11 @@ def _finding(cause: Cause, places: Places) -> Iterator[str]:
         if value:
             yield ""
             yield f"* {label}: {_code(value)}"
+    if f.suggestion:
+        yield ""
+        yield f"In the source ({text.SUGGESTED}):"
+        yield ""
+        yield from _block("\n".join(f.suggestion), "diff")
 
 
 def _span(span: Span, places: Places) -> Iterator[str]:

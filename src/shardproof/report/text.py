@@ -54,6 +54,7 @@ _ADVICE = {
     "unproved": "No proof was found, and no input on which the two programs differ.",
 }
 
+SUGGESTED = "a suggestion, not checked"
 _PARTIAL = "This report is partial: what is not listed as proved was not reached."
 
 
@@ -219,6 +220,9 @@ class _Report:
         for label, text in [*last, *(("note", note) for note in f.notes)]:
             if text:
                 yield from self.fact(label, text, gutter)
+            if label == "checked" and f.suggestion:
+                yield from self.fact("source", SUGGESTED, gutter)
+                yield from ((f"{' ' * (gutter + 5)}{line}", "") for line in f.suggestion)
 
     def gutter(self, f: Finding) -> int:
         lines = [s.line for s in (f.primary, f.secondary) if s is not None and s.code]
