@@ -18,7 +18,7 @@ from tests.support.programs import builder
 
 from shardproof.certificate import pieces as pw
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.canonical import _ordered, _steps_vanish
+from shardproof.certificate.canonical import _steps_vanish, ordered
 from shardproof.certificate.claims import (
     Atom,
     Cell,
@@ -324,7 +324,7 @@ REGIONS: list[tuple[str, Callable[[], Any]]] = [
     ("product of two indices", lambda: pw.times([(1, 0), (1, 0)])),
     ("product of two indices", lambda: pw.times([(1, 0), (0, N)])),
     ("too many intervals", lambda: _steps_vanish([*MANY, [(0, 30)] * 3], [1] * 31)),
-    ("intervals whose order", lambda: _ordered([N, 3])),
+    ("intervals whose order", lambda: ordered([N, 3])),
     ("along a diagonal|with gaps", lambda: _image(BOX, (0, ((8, 2),)))),
     ("do not tile", lambda: _all_ranks(((HERE, 2 * HERE + 1),), Mesh((("r", N),)))),
     ("the constant", lambda: number(0.5)),

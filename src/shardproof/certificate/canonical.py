@@ -167,7 +167,7 @@ def _number(
 
 def _steps_vanish(spans: list[list[Range]], coefs: Iterable[Coef]) -> bool:
     cells: dict[tuple[int, ...], Coef] = {}
-    borders = [_ordered([x for row in spans for x in row[d]]) for d in range(len(spans[0]))]
+    borders = [ordered([x for row in spans for x in row[d]]) for d in range(len(spans[0]))]
     for row, c in zip(spans, coefs, strict=True):
         grid: list[tuple[int, ...]] = [()]
         for (a, b), points in zip(row, borders, strict=True):
@@ -180,7 +180,8 @@ def _steps_vanish(spans: list[list[Range]], coefs: Iterable[Coef]) -> bool:
     return all(is_zero(c) for c in cells.values())
 
 
-def _ordered(points: list[Size]) -> list[Size]:
+def ordered(points: list[Size]) -> list[Size]:
+    """Sizes in rising order, each once."""
     out: list[Size] = []
     for x in points:
         k = 0

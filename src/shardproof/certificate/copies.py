@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardproof.certificate.algebra import Noted
 from shardproof.certificate.claims import IOTA, Atom, Cell, Label, Lin, Meaning, Term
-from shardproof.certificate.exact import NotChecked
+from shardproof.certificate.exact import NotChecked, same_attrs
 from shardproof.certificate.rules import Moved, Tensor
 from shardproof.ir.graph import Node, Value
 
@@ -267,15 +267,6 @@ def outside(a: Sequence[Node], b: Sequence[Node]) -> list[tuple[Value, Value]]:
             raise NotChecked("a copy of other types")
         pairs.update(zip(x.outputs, y.outputs, strict=True))
     return out
-
-
-def same_attrs(a: Any, b: Any) -> bool:
-    """Equal attributes of equal kinds: 1 is not true."""
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same_attrs(x, b[k]) for k, x in a.items())
-    if isinstance(a, tuple):
-        return isinstance(b, tuple) and len(a) == len(b) and all(map(same_attrs, a, b))
-    return type(a) is type(b) and bool(a == b)
 
 
 def match(a: Tensor, b: Tensor, atoms: dict[int, int], old: dict[int, int]) -> None:

@@ -17,7 +17,7 @@ from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import IOTA, UNIT, Meaning, Piece
 from shardproof.certificate.exact import Aff, Coef, NotChecked, const, quotient, total
 from shardproof.certificate.functions import Functions
-from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum
+from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum, sole
 from shardproof.certificate.region import Region, Split
 from shardproof.certificate.rules import (
     Moved,
@@ -157,11 +157,10 @@ class Discrete:
     @staticmethod
     def single(base: Sum) -> Read:
         """The one term of an integer tensor."""
-        if len(base) == 1 and base[0][1] == 1 and not base[0][0].ranges:
-            factors = base[0][0].factors
-            if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], Read):
-                return factors[0][0]
-        raise NotChecked("an integer tensor that is a combination of several")
+        found = sole(base)
+        if found is None:
+            raise NotChecked("an integer tensor that is a combination of several")
+        return found
 
     def where(self, base: Sum, p: Piece) -> Sum:
         """``[p.lo <= base < p.hi]``."""

@@ -78,6 +78,16 @@ def is_zero(a: Coef) -> bool:
     return (a.num if isinstance(a, Quotient) else a) == 0
 
 
+def same_attrs(a: object, b: object) -> bool:
+    """Equal attributes of equal kinds: 1 is not true, nor is it 1.0."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same_attrs(x, b[k]) for k, x in a.items())
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same_attrs, a, b))
+    exact = (int, Fraction)
+    return a == b and (type(a) is type(b) or (type(a) in exact and type(b) in exact))
+
+
 # ------------------------------------------------------------------ affine functions
 
 Aff = tuple[Size, tuple[tuple[int, Size], ...]]

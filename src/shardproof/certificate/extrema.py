@@ -18,7 +18,7 @@ from shardproof.certificate.exact import (
     total,
     variable,
 )
-from shardproof.certificate.products import Product, Read, Sum
+from shardproof.certificate.products import Product, Read, Sum, sole
 from shardproof.certificate.region import Region, digits, fresh
 from shardproof.certificate.rules import MAX_PARTS, Source
 from shardproof.ir.sizes import Size, at_least, div_mod, product, smax
@@ -87,15 +87,6 @@ def _is_operand(
     return algebra.equal(s.read(r, index), named, r)
 
 
-def sole(terms: Sum) -> Read | None:
-    """The one term of a sum that is an atom."""
-    if len(terms) == 1 and terms[0][1] == 1 and not terms[0][0].ranges:
-        factors = terms[0][0].factors
-        if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], Read):
-            return factors[0][0]
-    return None
-
-
 def of_members(algebra: Algebra, op: str, sources: Sequence[Source]) -> Source:
     """The elementwise maximum (minimum) of tensors."""
     if any(s.shape != sources[0].shape for s in sources):
@@ -117,7 +108,7 @@ def of_members(algebra: Algebra, op: str, sources: Sequence[Source]) -> Source:
                 spans.append(_element(algebra, op, first, n))
         assert first is not None
         label = (op, first.atom, algebra.atoms[first.atom].n_free)
-        return [(Product((), ((shortened(algebra, first, label, _union(spans)), 1),)), 1)]
+        return [(Product((), ((shortened(algebra, first, [(label, *_union(spans))]), 1),)), 1)]
 
     return Source(sources[0].shape, read)
 
@@ -165,10 +156,11 @@ def _union(spans: list[tuple[Size, Size]]) -> tuple[Size, Size]:
     return lo, hi
 
 
-def shortened(
-    algebra: Algebra, r: Read, label: tuple[object, ...], span: tuple[Size, Size]
-) -> Read:
-    """An extremum over an interval; a complete one is no restriction."""
-    atom, q = innermost(algebra.atoms, r.atom, label)
-    d = algebra.atoms[atom]
-    return Read(r.atom, r.at, () if span == (d.lo[q], d.hi[q]) else ((label, *span),))
+def shortened(algebra: Algebra, r: Read, restr: Sequence[Interval]) -> Read:
+    """A reduction over intervals; a complete one is no restriction."""
+    kept = []
+    for label, lo, hi in restr:
+        atom, q = innermost(algebra.atoms, r.atom, label)
+        if (lo, hi) != (algebra.atoms[atom].lo[q], algebra.atoms[atom].hi[q]):
+            kept.append((label, lo, hi))
+    return Read(r.atom, r.at, tuple(kept))

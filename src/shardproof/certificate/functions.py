@@ -7,7 +7,6 @@ is looked for. A place in which a function is linear is expanded first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
 from itertools import product as choices
 
 from shardproof.certificate.algebra import Algebra
@@ -20,6 +19,7 @@ from shardproof.certificate.exact import (
     Rational,
     coef_times,
     const,
+    same_attrs,
     total,
     variable,
 )
@@ -314,16 +314,3 @@ class Functions:
                     yield from self._inside(
                         self.algebra.opened(alone, 0 if fn == "prod" else k), depth - 1
                     )
-
-
-def same_attrs(a: object, b: object) -> bool:
-    """Equal values of equal kinds: 1 is not true, nor is it 1.0."""
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(map(same_attrs, a, b))
-    exact = (int, Fraction)
-    if type(a) in exact and type(b) in exact:
-        return a == b
-    return type(a) is type(b) and a == b
-
-
-__all__ = ["Factor", "Functions", "external", "same_attrs"]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from itertools import product as choices
 
-from shardproof.certificate.exact import Aff, NotChecked, const, variable
+from shardproof.certificate.canonical import ordered
+from shardproof.certificate.exact import Aff, NotChecked, variable
 from shardproof.certificate.products import Product, Read, Sum
-from shardproof.certificate.region import Range, Region, Split, fresh
+from shardproof.certificate.region import Range, Region, fresh
 from shardproof.certificate.rules import Source
 from shardproof.ir.graph import Graph, Mesh, Value
 from shardproof.ir.sizes import Size, at_least, linear_in, only_symbol, product
@@ -50,17 +51,9 @@ def _boxes(s: Source) -> list[Box]:
         return []
     names = [fresh() for _ in s.shape]
     spans: dict[int, Range] = {v: (0, n) for v, n in zip(names, s.shape, strict=True)}
-    todo = [Region.of(spans, tuple(map(variable, names)))]
+    whole = Region.of(spans, tuple(map(variable, names)))
     out: list[Box] = []
-    while todo:
-        r = todo.pop()
-        try:
-            terms = s.read(r, r.index)
-        except Split as cut:
-            todo += r.parts(cut)
-            if len(todo) + len(out) > MAX_PARTS:
-                raise NotChecked("an expected output in too many pieces") from None
-            continue
+    for r, terms in whole.visit(lambda r: s.read(r, r.index), MAX_PARTS, "an expected output"):
         if len(terms) != 1 or terms[0][1] != 1:
             raise NotChecked("an expected output that is no rearrangement")
         ((b, _),) = terms[0][0].factors
@@ -116,8 +109,7 @@ def _covers(boxes: set[Box], whole: Box) -> bool:
         for x in (lo, hi, *(y for b in boxes for y in b[q])):
             if at_least(x, lo) and at_least(hi, x) and x not in points:
                 points.append(x)
-        points = _sorted(points)
-        borders.append(points)
+        borders.append(ordered(points))
     if product(len(p) for p in borders) > MAX_GRID:
         raise NotChecked("an output in too many parts")
     for cell in choices(*(list(pairwise(p)) for p in borders)):
@@ -130,18 +122,3 @@ def _covers(boxes: set[Box], whole: Box) -> bool:
         ):
             return False
     return True
-
-
-def _sorted(points: list[Size]) -> list[Size]:
-    out: list[Size] = []
-    for x in points:
-        k = 0
-        while k < len(out) and at_least(x, out[k]):
-            k += 1
-        if k < len(out) and not at_least(out[k], x):
-            raise NotChecked("borders whose order is not known")
-        out.insert(k, x)
-    return out
-
-
-__all__ = ["check_cover", "const"]

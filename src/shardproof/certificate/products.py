@@ -76,3 +76,12 @@ def moved(b: Base, values: Mapping[int, Aff]) -> Base:
     if isinstance(b, AtLeast):
         return AtLeast(base, b.least)
     return Equal(base, replace(b.position, values))
+
+
+def sole(terms: Sum) -> Read | None:
+    """The one term of a sum that is an atom."""
+    if len(terms) == 1 and terms[0][1] == 1 and not terms[0][0].ranges:
+        factors = terms[0][0].factors
+        if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], Read):
+            return factors[0][0]
+    return None

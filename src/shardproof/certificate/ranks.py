@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import Atom, Interval, innermost
+from shardproof.certificate.claims import Atom, Interval
 from shardproof.certificate.communication import EXTREMA, exact_part, summable
 from shardproof.certificate.exact import (
     Aff,
@@ -26,8 +26,8 @@ from shardproof.certificate.exact import (
     total,
     variable,
 )
-from shardproof.certificate.extrema import direct, shortened, sole
-from shardproof.certificate.products import Product, Read, Sum, moved
+from shardproof.certificate.extrema import direct, shortened
+from shardproof.certificate.products import Product, Read, Sum, moved, sole
 from shardproof.certificate.region import Region, digits, fresh
 from shardproof.certificate.rules import Source, added, sliced
 from shardproof.ir.graph import Attrs, Mesh
@@ -214,7 +214,7 @@ class Ranks:
                 hit = True
                 lo, hi = x, x + y * n
             restr.append((label, lo, hi))
-        out = Product((), ((_shortened(self.algebra.atoms, b, restr), e),))
+        out = Product((), ((shortened(self.algebra, b, restr), e),))
         return out, c if hit else coef_times(c, quotient(n, 1))
 
     def _extreme(self, terms: Sum, op: str, sym: Symbol, n: Size) -> Sum:
@@ -236,7 +236,7 @@ class Ranks:
         (x, y), (x2, y2) = linear_in(lo, sym), linear_in(hi, sym)
         if y != y2 or x2 - x != y:
             raise NotChecked("parts of an extremum that make up no interval")
-        joined = shortened(self.algebra, name, label, (x, x + y * n))
+        joined = shortened(self.algebra, name, [(label, x, x + y * n)])
         return [(Product((), ((joined, 1),)), 1)]
 
     def _gathered(self, s: Source, axes: Sequence[str], dim: int) -> Source:
@@ -308,16 +308,6 @@ def _symbol_value(sym: Symbol) -> Aff:
 
 def _fixed(x: Size, values: dict[Symbol, Size]) -> Size:
     return substitute(x, values) if values else x
-
-
-def _shortened(atoms: list[Atom], b: Read, restr: Sequence[Any]) -> Read:
-    """A complete interval is no restriction."""
-    kept = []
-    for label, lo, hi in restr:
-        atom, q = innermost(atoms, b.atom, label)
-        if (lo, hi) != (atoms[atom].lo[q], atoms[atom].hi[q]):
-            kept.append((label, lo, hi))
-    return Read(b.atom, b.at, tuple(kept))
 
 
 def _sizes_in(d: Atom) -> list[Size]:
