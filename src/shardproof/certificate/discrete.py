@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shardproof.certificate import pieces as pw
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import IOTA, UNIT, Meaning, Piece
-from shardproof.certificate.exact import Aff, Coef, NotChecked, const, quotient, total
+from shardproof.certificate.exact import Aff, NotChecked, const, quotient, total
 from shardproof.certificate.functions import Functions
 from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum, sole
 from shardproof.certificate.region import Region, Split
@@ -379,6 +379,3 @@ def _whole(x: Any) -> Any:
             raise NotChecked("an index with a fraction")
         return x.numerator
     return x
-
-
-__all__ = ["Coef", "Discrete"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-from shardproof.certificate.exact import NotChecked
+from shardproof.certificate.exact import NotChecked, same_attrs
 from shardproof.ir.graph import Graph, Mesh, Node, Program
 from shardproof.ir.sizes import Poly, Size, Symbol, only_symbol, substitute
 from shardproof.spec.problem import Problem
@@ -167,7 +167,7 @@ def _same_attrs(a: Node, b: Node, members: Members, rank: int, values: Any) -> N
     group = mine.pop("group", None)
     if group is not None:
         _same_group(a.op, mine, theirs, group, members, rank)
-    if not _same(_at(mine, values), theirs):
+    if not same_attrs(_at(mine, values), theirs):
         raise NotChecked(f"rank {rank}: {b.op} has other attributes than those that were checked")
 
 
@@ -198,13 +198,3 @@ def _at(x: Any, values: dict[Symbol, Size]) -> Any:
     if isinstance(x, tuple):
         return tuple(_at(y, values) for y in x)
     return {k: _at(y, values) for k, y in x.items()} if isinstance(x, dict) else x
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same(x, b[k]) for k, x in a.items())
-    if isinstance(a, tuple):
-        return isinstance(b, tuple) and len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    return bool(a == b)

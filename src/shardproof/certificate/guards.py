@@ -14,8 +14,8 @@ from __future__ import annotations
 from itertools import combinations
 
 from shardproof.certificate.claims import IOTA, Piece
-from shardproof.certificate.exact import Aff, NotChecked, const, minus, replace, total
-from shardproof.certificate.products import AtLeast, Equal, Factor, Product, Sum, affs, moved
+from shardproof.certificate.exact import Aff, const, minus, replace, total
+from shardproof.certificate.products import AtLeast, Equal, Product, Sum, affs, moved
 from shardproof.certificate.region import Range, Region, Split
 from shardproof.ir.sizes import Size, at_least, smax, smin
 
@@ -171,6 +171,3 @@ def confined(p: Product, a: Aff, lo: Size, hi: Size | None, region: Region) -> S
                 return None
             return [(p._replace(ranges=(*p.ranges[:k], (v, x, y), *p.ranges[k + 1 :])), 1)]
     raise Split(v, lo - c if not low or hi is None else hi - c)
-
-
-__all__ = ["Factor", "Guarding", "NotChecked", "confined", "without"]
