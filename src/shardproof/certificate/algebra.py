@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from shardproof.certificate.canonical import Canonical
-from shardproof.certificate.claims import IOTA, UNIT, Atom, Label, Lin, Piece, Term
+from shardproof.certificate.claims import IOTA, UNIT, Atom, Lin, Piece, Term
 from shardproof.certificate.exact import (
     Aff,
     Coef,
@@ -86,7 +86,7 @@ class Algebra:
         self.spans: dict[int, list[Piece]] = {}
         self.guarding = Guarding(self.known, self.spans)
         self.work = 0
-        self.canonical = Canonical(self.atoms, self.splits)
+        self.canonical = Canonical(self.atoms, self.linear)
         self.noted: Noted | None = None
 
     def assume(self, text: str) -> None:
@@ -184,16 +184,6 @@ class Algebra:
             ranges.append((v, *mine.get(q, (d.lo[q], d.hi[q]))))
             at.append(variable(v))
         return tuple(ranges), at
-
-    def splits(self, atom: int, label: Label) -> bool:
-        """Whether an atom is additive in the interval that a label names."""
-        d = self.atoms[atom]
-        if label[0] != "in":
-            return d.fn == "sum"
-        op = d.operands[label[2]]
-        named = d.fn in ("prod", "sum")
-        linear = op[0][1] == 1 if named else label[2] in self.linear.get(atom, ())
-        return linear and not op[0][0].restr and self.splits(op[0][0].atom, label[3])
 
     # ---- is a sum zero
 

@@ -6,7 +6,7 @@ Equal names mean equal bodies whatever the choice; another choice can only miss 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import permutations
 from typing import Any
 
@@ -32,11 +32,20 @@ Row = tuple[tuple[Aff, ...], Base, Rational]
 
 
 class Canonical:
-    """Names of products over the atoms of one certificate. ``splits`` says in which intervals an
-    atom is additive."""
+    """Names of products over the atoms of one certificate; ``linear`` as in an algebra."""
 
-    def __init__(self, atoms: list[Atom], splits: Callable[[int, Label], bool]) -> None:
-        self.atoms, self._splits = atoms, splits
+    def __init__(self, atoms: list[Atom], linear: Mapping[int, frozenset[int]]) -> None:
+        self.atoms, self.linear = atoms, linear
+
+    def splits(self, atom: int, label: Label) -> bool:
+        """Whether an atom is additive in the interval that a label names."""
+        d = self.atoms[atom]
+        if label[0] != "in":
+            return d.fn == "sum"
+        op = d.operands[label[2]]
+        named = d.fn in ("prod", "sum")
+        linear = op[0][1] == 1 if named else label[2] in self.linear.get(atom, ())
+        return linear and not op[0][0].restr and self.splits(op[0][0].atom, label[3])
 
     def key(self, p: Product) -> tuple[Any, dict[Any, Range]]:
         """A key that is equal for equal products up to intervals, and the intervals."""
@@ -72,7 +81,7 @@ class Canonical:
             return ("eq", b.base.atom, b.base.restr)
         kept = []
         for label, lo, hi in b.restr:
-            if e == 1 and self._splits(b.atom, label):
+            if e == 1 and self.splits(b.atom, label):
                 boxes[place, b.atom, label] = (lo, hi)
             else:
                 kept.append((label, lo, hi))

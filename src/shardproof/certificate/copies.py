@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import proxy
 
 from shardproof.certificate.algebra import Noted
 from shardproof.certificate.claims import IOTA, Atom, Cell, Label, Lin, Meaning, Term
@@ -92,7 +93,8 @@ class Copies:
     """The copies of one certificate."""
 
     def __init__(self, run: Checker) -> None:
-        self.run, self.atoms = run, run.claims.atoms
+        self.run: Checker = proxy(run)  # no cycle, so that all is freed when the check ends
+        self.atoms = run.claims.atoms
         self.known_meanings: dict[Any, Meaning] = {}
 
     # ---- templates

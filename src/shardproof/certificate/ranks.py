@@ -208,7 +208,7 @@ class Ranks:
                     or y != y2
                     or x2 - x != y
                     or e != 1
-                    or not self.algebra.splits(b.atom, label)
+                    or not self.algebra.canonical.splits(b.atom, label)
                 ):
                     raise NotChecked("partial sums of the ranks that make up no interval")
                 hit = True

@@ -180,7 +180,7 @@ def _divided(region: Region, a: Aff, n: Size) -> tuple[Aff, Aff]:
                 raise Split(v, at, radix)
     cut = _border(region, affine(r, inner), n, n)
     if cut is not None:
-        raise cut
+        raise Split(*cut)
     raise NotChecked("an index that does not split into digits")
 
 
@@ -217,7 +217,7 @@ def find_cell(
     Raises:
         Split: it lies in several.
     """
-    cut: Split | None = None
+    cut: tuple[int, Size] | None = None
     spans = [region.bounds(a) for a in at]
     near = range(len(cells))
     if starts and isinstance(spans[0][0], int) and isinstance(spans[0][1], int):
@@ -236,10 +236,10 @@ def find_cell(
             cut = cut or next((s for row in rows if (s := _border(region, *row)) is not None), None)
     if cut is None:
         raise NotChecked("a read that no piece of the operand covers")
-    raise cut
+    raise Split(*cut)
 
 
-def _border(region: Region, a: Aff, lo: Size, hi: Size) -> Split | None:
+def _border(region: Region, a: Aff, lo: Size, hi: Size) -> tuple[int, Size] | None:
     """A cut of the variable of ``a`` with the largest stride at a border of ``[lo, hi)``, or one
     that leaves a single value of it there."""
     if not a[1]:
@@ -256,5 +256,5 @@ def _border(region: Region, a: Aff, lo: Size, hi: Size) -> Split | None:
             continue
         for point in (at, at + 1) if rest != 0 or len(a[1]) > 1 else (at,):
             if at_least(point, first + 1) and at_least(last - 1, point):
-                return Split(v, point)
+                return v, point
     return None
