@@ -6,7 +6,7 @@ the fold was found: operators, wiring, types, attributes and groups are compared
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -124,24 +124,28 @@ class Layout:
         self.arity = [(len(n.inputs), len(n.outputs)) for n in g.nodes]
         self.wiring = [number[v] for n in g.nodes for v in n.inputs]
         self.attrs = [n.attrs for n in g.nodes]
-        self.kinds = [_kinds(a.values()) if a else [] for a in self.attrs]
+        self.kinds = _kinds([a for a in self.attrs if a and "group" not in a])
 
     @cached_property
     def ranked(self) -> list[int]:
         """The nodes with attributes in which the rank may occur."""
-        return [k for k, a in enumerate(self.attrs) if "group" in a or _symbolic(self.kinds[k])]
+        attrs = enumerate(self.attrs)
+        return [k for k, a in attrs if "group" in a or _symbolic(tuple(a.values()))]
 
 
-def _kinds(values: Iterable[Any]) -> list[Any]:
-    """The types of attributes: 1 and true are equal, but not the same."""
-    kinds = list(map(type, values))
-    if tuple not in kinds:
-        return kinds
-    return [_kinds(x) if isinstance(x, tuple) else type(x) for x in values]
+def _kinds(attrs: list[dict[str, Any]]) -> list[list[Any]]:
+    """The names and the types of attributes: 1 and true are equal, but not the same. A symbol
+    stands for a number."""
+    out: list[list[Any]] = [[name for a in attrs for name in a]]
+    values = [x for a in attrs for x in a.values()]
+    while values:
+        out.append([int if k in (Poly, Fraction) else k for k in map(type, values)])
+        values = [y for x in values if isinstance(x, tuple) for y in x]
+    return out
 
 
-def _symbolic(kinds: list[Any]) -> bool:
-    return any(_symbolic(k) if isinstance(k, list) else k is Poly for k in kinds)
+def _symbolic(x: Any) -> bool:
+    return any(map(_symbolic, x)) if isinstance(x, tuple) else isinstance(x, Poly)
 
 
 def same_graph(folded: Layout, one: Graph, members: Members, rank: int) -> None:
@@ -155,8 +159,8 @@ def same_graph(folded: Layout, one: Graph, members: Members, rank: int) -> None:
         raise NotChecked(f"rank {rank} returns other values")
     differ = set(folded.ranked)
     if folded.attrs != mine.attrs or folded.kinds != mine.kinds:
-        pairs = zip(folded.attrs, mine.attrs, folded.kinds, mine.kinds, strict=True)
-        differ |= {k for k, (a, b, x, y) in enumerate(pairs) if a != b or x != y}
+        pairs = zip(folded.attrs, mine.attrs, strict=True)
+        differ |= {k for k, (a, b) in enumerate(pairs) if a != b or folded.kinds != mine.kinds}
     values = members.values(rank)
     for k in differ:
         _same_attrs(folded.nodes[k], mine.nodes[k], members, rank, values)
