@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -210,3 +211,64 @@ def test_a_function_of_the_input_that_nothing_computes(dtype: str, by: int, mess
     found = check_proof(problem, inf.problem, proof, {}, [])
     assert message in found.problem
     assert found.agrees == (not message)
+
+
+# ------------------------------------------------------------------ each rule on its own
+
+RULES: dict[str, Any] = {
+    "exp": (("a",), {}),
+    "log": (("a",), {}),
+    "tanh": (("a",), {}),
+    "softmax": (("a",), {"dim": 1}),
+    "cumsum": (("a",), {"dim": 1}),
+    "max": (("a",), {"dims": (1,), "keepdim": False}),
+    "sum": (("a",), {"dims": (1,), "keepdim": False}),
+    "rsqrt": (("a",), {}),
+    "power": (("a",), {"exponent": Fraction(3)}),
+    "scale": (("a",), {"by": Fraction(2)}),
+    "add": (("a", "c"), {}),
+    "mul": (("a", "c"), {}),
+    "div": (("c", "a"), {}),
+    "matmul": (("c", "a"), {}),
+    "where": (("m", "a", "c"), {}),
+    "compare": (("a", "c"), {"kind": "ge"}),
+    "take_rows": (("a", "ids"), {}),
+    "take_along": (("c", "ids"), {}),
+    "put_along": (("c", "ids", "v"), {}),
+    "add_rows": (("v", "ids"), {"rows": 3}),
+}
+INPUTS: dict[str, Any] = {
+    "a": ("f32", (3, 3), None), "b": ("f32", (3, 3), None), "c": ("f32", (3, 3), None),
+    "m": ("b8", (3, 3), None), "v": ("f32", (3,), None),
+    "ids": ("i64", (3,), None), "other": ("i64", (3,), None),
+}  # fmt: skip
+
+
+def applied(op: str, wrongly: str) -> Problem:
+    """One operator on both sides; the ranks read ``wrongly`` instead of the like of it."""
+    names, attrs = RULES[op]
+
+    def run(b: Builder, v: dict[str, Value], swap: dict[str, str]) -> dict[str, Value]:
+        y = b.emit(op, *(v[swap.get(n, n)] for n in names), **attrs)
+        return {"y": b.emit("cast", y, dtype="f32") if y.dtype == "b8" else y}
+
+    swap = {"b": {"a": "b"}, "other": {"ids": "other"}}.get(wrongly, {})
+    return sharded("applied", even(2, 1), INPUTS, lambda b, v: run(b, v, {}),
+                   lambda b, v, rank: run(b, v, swap), {"y": None})  # fmt: skip
+
+
+@pytest.mark.parametrize("op", RULES)
+def test_a_result_of_other_operands(op: str) -> None:
+    """The claims of the program that reads the right ones."""
+    right = infer(applied(op, ""), symbolic_ranks=False)
+    assert right.holds
+    listed = [*right.evaluator.lookups.assumed, *right.evaluator.products.assumed]
+    found = check_proof(right.problem, right.problem, proof_of(right), {}, listed)
+    assert found.agrees, found.problem
+    names = RULES[op][0]
+    for like, other in (("a", "b"), ("ids", "other")):
+        if like in names:
+            problem = applied(op, other)
+            claims = forged(right, proof_of(right), problem)
+            found = check_proof(problem, problem, claims, {}, listed)
+            assert "not checked: graph 0" in found.problem
