@@ -16,6 +16,7 @@ from shardproof.ir.sizes import Poly, Size, Symbol, only_symbol, substitute
 from shardproof.spec.problem import Problem
 
 PEER = {"send": "dst", "recv": "src"}
+KINDS: dict[type, type] = {Poly: int, Fraction: int}
 
 
 class Members:
@@ -139,7 +140,7 @@ def _kinds(attrs: list[dict[str, Any]]) -> list[list[Any]]:
     out: list[list[Any]] = [[name for a in attrs for name in a]]
     values = [x for a in attrs for x in a.values()]
     while values:
-        out.append([int if k in (Poly, Fraction) else k for k in map(type, values)])
+        out.append([KINDS.get(k, k) for k in map(type, values)])
         values = [y for x in values if isinstance(x, tuple) for y in x]
     return out
 
@@ -158,9 +159,9 @@ def same_graph(folded: Layout, one: Graph, members: Members, rank: int) -> None:
     if folded.returned != mine.returned or folded.output_names != mine.output_names:
         raise NotChecked(f"rank {rank} returns other values")
     differ = set(folded.ranked)
-    if folded.attrs != mine.attrs or folded.kinds != mine.kinds:
-        pairs = zip(folded.attrs, mine.attrs, strict=True)
-        differ |= {k for k, (a, b) in enumerate(pairs) if a != b or folded.kinds != mine.kinds}
+    alike = folded.kinds == mine.kinds
+    pairs = zip(folded.attrs, mine.attrs, strict=True)
+    differ |= {k for k, (a, b) in enumerate(pairs) if a != b or not alike}
     values = members.values(rank)
     for k in differ:
         _same_attrs(folded.nodes[k], mine.nodes[k], members, rank, values)
