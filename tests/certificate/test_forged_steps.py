@@ -272,3 +272,33 @@ def test_a_result_of_other_operands(op: str) -> None:
             claims = forged(right, proof_of(right), problem)
             found = check_proof(problem, problem, claims, {}, listed)
             assert "not checked: graph 0" in found.problem
+
+
+def row_parallel() -> Problem:
+    """A product whose inner axis is cut, summed over the ranks."""
+
+    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
+        return {"y": rank.reduce(b, b.emit("matmul", v["x"], v["w"]), "sum")}
+
+    inputs: Any = {"x": ("f32", (3, 4), 1), "w": ("f32", (4, 2), 0)}
+    return sharded(
+        "row parallel", even(2, 2), inputs,
+        lambda b, v: {"y": b.emit("matmul", v["x"], v["w"])}, ranks, {"y": None},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("symbolic_ranks", [True, False])
+@pytest.mark.parametrize("op", ["sum", "avg"])
+def test_another_reduction(op: str, symbolic_ranks: bool) -> None:
+    """The claims of the program that sums."""
+    problem = row_parallel()
+    inf = infer(problem, symbolic_ranks=symbolic_ranks)
+    assert inf.holds
+    assert inf.problem.distributed.spmd == symbolic_ranks
+    proof = proof_of(inf)
+    for g in {*problem.distributed.graphs, *inf.problem.distributed.graphs}:
+        for n in g.nodes:
+            n.attrs = {**n.attrs, "op": op} if n.op == "all_reduce" else n.attrs
+    found = check_proof(problem, inf.problem, proof, {}, [])
+    assert found.agrees == (op == "sum")
+    assert op == "sum" or "(all_reduce): the claimed meaning does not follow" in found.problem
