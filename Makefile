@@ -19,7 +19,7 @@ help:
 	@echo "make bench-cases   live PyTorch programs and their faulty twins (about 20 minutes)"
 	@echo "make bench-bugs    the corpus of reported bugs (about 4 minutes)"
 	@echo "make bench-large   Llama 3 8B at its real sizes on 8 ranks, from its code (about 15 minutes)"
-	@echo "make mutate-checker  mutants of the checker of certificates (about two hours)"
+	@echo "make mutate-checker  mutants of the checker of certificates (an hour; goes on where it was stopped)"
 	@echo "make bench-elastic planner, simulation and training figures (about 40 minutes)"
 	@echo "make test-elastic  the tests of the elastic trainer alone"
 	@echo "make docs          the documentation site in build/docs; any warning is an error"

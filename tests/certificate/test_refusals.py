@@ -47,6 +47,13 @@ from shardproof.ir.sizes import rank_symbol, symbol
 from shardproof.ops import base as alg
 
 N = symbol("N")
+ALIVE: list[Any] = []  # copies do not keep what they check
+
+
+class Run(SimpleNamespace):
+    """What copies look at of a check; it can be referred to weakly."""
+
+
 EMPTY = Region({}, ())
 
 
@@ -218,7 +225,7 @@ def layer(**facts: Any) -> tuple[Copies, Copy]:
         getattr(algebra, name).update(facts.pop(name, {}))
     ranks = facts.pop("ranks", {})
     infinite = facts.pop("infinite", ())
-    run: Any = SimpleNamespace(
+    run: Any = Run(
         claims=SimpleNamespace(atoms=algebra.full),
         algebra=algebra,
         functions=SimpleNamespace(axes=facts.pop("axes", {})),
@@ -227,6 +234,7 @@ def layer(**facts: Any) -> tuple[Copies, Copy]:
         **{"undefined": set(), "owner": {0: 0, 1: 1}, "ready": {0, 1}, "differs": set(),
            "images": set(), **facts},
     )  # fmt: skip
+    ALIVE.append(run)
     return Copies(run), c
 
 
