@@ -47,8 +47,8 @@ from shardproof.certificate.products import (
 )
 from shardproof.certificate.region import Range, Region, fresh
 from shardproof.certificate.roots import root_of
-from shardproof.ir.sizes import Poly, Size, at_least
-from shardproof.ops.base import EXP, LOG
+from shardproof.ir.sizes import Poly, Size, at_least, product
+from shardproof.ops.base import EXP, LOG, POSITIONS
 
 MAX_TERMS = 4000
 SPECIAL = frozenset((EXP, "ge", "eq"))
@@ -83,10 +83,18 @@ class Algebra:
         self.divisors: set[int] = set()
         self.assumed: dict[str, None] = {}
         self.spans: dict[int, list[Piece]] = {}
-        self.guarding = Guarding(self.known, self.spans)
+        self.guarding = Guarding(self.range, self.spans)
         self.work = 0
         self.canonical = Canonical(self.atoms, self.splits)
         self.noted: Noted | None = None
+
+    def range(self, atom: int) -> Range | None:
+        """The values that an integer atom has, as one range. Positions along whole axes are
+        inside them."""
+        d = self.full[atom]
+        if d.fn in POSITIONS:
+            return 0, product(d.hi[q] - d.lo[q] for q in d.whole)
+        return self.known.get(atom)
 
     def assume(self, text: str) -> None:
         """Note a fact about sizes that the proof rests on."""

@@ -11,6 +11,7 @@ outermost thresholds are 1 and 0; with several known spans, thresholds between t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 from shardproof.certificate.claims import IOTA, Piece
@@ -23,7 +24,7 @@ from shardproof.ir.sizes import Size, at_least, smax, smin
 class Guarding:
     """One round of the rules for one product."""
 
-    def __init__(self, known: dict[int, Range], spans: dict[int, list[Piece]]) -> None:
+    def __init__(self, known: Callable[[int], Range | None], spans: dict[int, list[Piece]]) -> None:
         self.known, self.spans = known, spans
 
     def step(self, p: Product, region: Region) -> Sum | None:
@@ -47,7 +48,7 @@ class Guarding:
     def _alone(self, p: Product, g: AtLeast | Equal, region: Region) -> Sum | None:
         if g.base.atom == IOTA:
             return self._of_position(p, g, region)
-        known = self.known.get(g.base.atom)
+        known = self.known(g.base.atom)
         if isinstance(g, AtLeast):
             if known is not None and at_least(known[0], g.least):
                 return [(without(p, g), 1)]

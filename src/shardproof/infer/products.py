@@ -50,7 +50,7 @@ class Products(Simplifier):
         self.fired, self.deep, self.multiplied = fired, deep, multiplied
         table.fired = fired
         self._multiplied_out = 0
-        self.known = Known()
+        self.known = Known(table)
 
     # ---- products of linear combinations
 

@@ -213,7 +213,7 @@ class Replayer:
             x, y = self.table.atoms[a], self.table.atoms[b]
             if (x.guard, x.boolean, x.rank_symbols) != (y.guard, y.boolean, y.rank_symbols):
                 return False
-            if a in known or b in known:
+            if a in known or b in known or facts.range(a) != facts.range(b):
                 return False
             infinite = self.runner.ev.infinite
             if infinite.read(a) or infinite.read(b):
