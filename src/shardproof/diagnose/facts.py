@@ -43,6 +43,7 @@ class Facts:
         self.inf = inf
         self.table = inf.evaluator.table
         self.factors: dict[int, set[Coef]] = {}
+        self._oddities: dict[int, tuple[Val, Oddity | None]] = {}
         self._sums: set[frozenset[int]] = set()
         self._repeats: set[int] = set()
         self._extent: dict[int, list[Size]] = {}
@@ -90,6 +91,13 @@ class Facts:
 
     def oddity(self, v: Val) -> Oddity | None:
         """The most telling oddity of a value, or None."""
+        known = self._oddities.get(id(v))
+        if known is None:
+            # With the value itself, so that its identity is not used again.
+            known = self._oddities[id(v)] = (v, self._oddity(v))
+        return known[1]
+
+    def _oddity(self, v: Val) -> Oddity | None:
         foreign = tuple(x for x in _terms(v) if self.table.is_foreign(x[0].atom))
         if foreign:
             return Oddity(NO_MEANING, foreign)

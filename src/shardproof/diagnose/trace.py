@@ -100,8 +100,10 @@ class Tracer:
         meanings = [(p, self.meaning(p)) for p in operands]
         held = {t.atom for _, v in meanings if v is not None for t in _terms(v)}
         mine = self.meaning(place)
-        if mine is not None and any(t.atom in wrong.foreign - held for t in _terms(mine)):
-            return operands
+        if mine is not None:
+            made = {t.atom for t in _terms(mine)} - held
+            if made & wrong.foreign:
+                return operands
         return [p for p, v in meanings if v is not None and wrong.has(v)] or operands
 
     def _inherited(self, operand: Place, place: Place) -> bool:
