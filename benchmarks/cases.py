@@ -38,7 +38,9 @@ def check_one(module: str, name: str) -> dict[str, Any]:
     spec = case.spec().named(name)
     problem = spec.resolve()
     captured = time.process_time()
-    readings = Readings(problem, spec.fixed_values, False, lambda text: None, lambda: None)
+    readings = Readings(
+        problem, spec.fixed_values, False, print_nothing, lambda: None, print_nothing
+    )
     holds = readings.best().holds
     inferred = time.process_time()
     peak = peak_mib()
@@ -59,6 +61,10 @@ def check_one(module: str, name: str) -> dict[str, Any]:
         "peak_mib": peak,
         "twins": [check_twin(twin, make) for twin, make in case.twins.items()],
     }
+
+
+def print_nothing(text: str) -> None:
+    """What is told of the progress is not shown."""
 
 
 def replay_error(spec: Any) -> float | None:
