@@ -294,4 +294,45 @@ class ParallelNet(Net):
 """,
 }
 
+SCRIPT = {
+    "model.py": """
+from dataclasses import dataclass
+from torch import nn
+
+
+@dataclass
+class NetConfig:
+    width: int = 8
+    vocab: int = 12
+
+
+@dataclass
+class RunConfigs:
+    steps: int = 3
+
+
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.embed = nn.Embedding(config.vocab, config.width)
+        self.head = nn.Linear(config.width, config.vocab)
+
+    def forward(self, idx, targets=None):
+        logits = self.head(self.embed(idx))
+        loss = None
+        if targets is not None:
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return logits, loss
+""",
+    "train.py": """
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+from model import Net, NetConfig
+
+model = Net(NetConfig(width=4))
+optimizer = torch.optim.AdamW(model.parameters())
+model = DDP(model, device_ids=[0])
+""",
+}
+
 EMPTY = {"notes.md": "nothing here\n"}

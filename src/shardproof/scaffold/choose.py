@@ -16,6 +16,7 @@ WAYS = (("tensor parallel plan",), ("FSDP2", "FSDP1", "DDP"))
 """Ways to make a model parallel, in the order in which they are applied; of one kind the first."""
 
 FIRST_RANKS = 2
+DATA_PARALLEL = ("DDP", "FSDP1", "FSDP2")
 
 
 @dataclass(frozen=True, slots=True)
