@@ -157,6 +157,20 @@ def test_a_class_that_communicates_over_all_ranks(
     assert "itself" not in done.stdout
 
 
+@pytest.mark.parametrize("repo", ["STATE"], indirect=True)
+def test_groups_that_a_function_makes_are_made_first(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = written(repo, capsys)
+    size = 'mesh["tp"].size()'
+    assert f"    initialize_model_parallel(tensor_model_parallel_size={size})\n" in text
+    assert "    initialize_model_parallel(tensor_model_parallel_size=1)\n" in text
+    assert "from state import initialize_model_parallel\n" in text
+    done = check(repo)
+    assert done.stdout.startswith("refines"), done.stdout + done.stderr
+    assert "itself" not in done.stdout
+
+
 @pytest.mark.parametrize("repo", ["MESHED"], indirect=True)
 def test_a_class_that_makes_itself_parallel(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = written(repo, capsys)

@@ -21,6 +21,7 @@ KINDS = {
     "init_device_mesh": "mesh",
     "from_pretrained": "pretrained",
     "PipelineStage": "pipeline",
+    "new_group": "groups",
 }
 OPTIMIZERS = frozenset("SGD Adam AdamW Adagrad Adafactor RMSprop Lion Muon".split())
 COLLECTIVES = frozenset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from shardproof.errors import HOLE
 from shardproof.scaffold.choose import DATA_PARALLEL, IDS, LABELS, Choice, import_root, wanted
@@ -64,17 +65,25 @@ def write(seen: Seen, choice: Choice) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _imports(seen: Seen, choice: Choice) -> Iterator[str]:
+def _imported(seen: Seen, choice: Choice) -> dict[Path, list[str]]:
+    """The names that the file needs of the repository's files."""
     assert choice.model is not None
     paths = {choice.model.path: [choice.model.name]}
     if choice.by_hand is not None:
         paths.setdefault(choice.by_hand.path, []).append(choice.by_hand.name)
     for use in _callable(choice):
         paths.setdefault(use.path, []).append(str(use.function))
+    if choice.groups is not None:
+        paths.setdefault(choice.groups.path, []).append(str(choice.groups.function))
     for a in _asked(choice):
         made = _made(seen, a)
         if made is not None:
             paths.setdefault(made.path, []).append(made.name)
+    return paths
+
+
+def _imports(seen: Seen, choice: Choice) -> Iterator[str]:
+    paths = _imported(seen, choice)
     folders = {import_root(p, seen.root)[0] for p in paths} - {seen.root}
     if folders:
         yield "import sys"
@@ -114,6 +123,7 @@ def _model(seen: Seen, choice: Choice) -> Iterator[str]:
         yield f"    # also found: {other.name} of {seen.shown(other.path)}:{other.line}"
     if choice.by_hand is m:
         yield "    # No class for one process was found: this one, on one rank."
+        yield from _groups(seen, choice, "")
     given = [on_one_rank(a) for a in told(m, must=True)]
     yield f"    return {m.name}({', '.join([*_holes(seen, m), *given])})"
 
@@ -168,8 +178,22 @@ def _by_hand(seen: Seen, m: Model, choice: Choice) -> Iterator[str]:
     axis = "tp" if "tp" in choice.axes else next(iter(choice.axes))
     given = [f"{a.name}={from_mesh(a, axis)}" for a in told(m)]
     how = f"is told its ranks by {', '.join(a.name for a in told(m))}" if given else "communicates"
+    yield from _groups(seen, choice, axis)
     yield f"    # {m.name} of {seen.shown(m.path)}:{m.line} {how}."
     yield f"    return {m.name}({', '.join([*_holes(seen, m), *given])})"
+
+
+def _groups(seen: Seen, choice: Choice, axis: str) -> Iterator[str]:
+    """The call that makes the process groups of one rank, or of the only one."""
+    use = choice.groups
+    if use is None:
+        return
+    asked = [a for a in use.arguments if a.default is None or from_mesh(a, axis)]
+    ranks = {a.name: f"{a.name}={from_mesh(a, axis)}" if axis else on_one_rank(a)
+             for a in asked if from_mesh(a, axis)}  # fmt: skip
+    given = [ranks.get(a.name) or f"{a.name}={_hole(seen, a)}" for a in asked]
+    yield f"    # It makes process groups: {seen.shown(use.path)}:{use.line}."
+    yield f"    {use.function}({', '.join(given)})"
 
 
 def _applied(seen: Seen, use: Use, can_call: bool) -> Iterator[str]:
