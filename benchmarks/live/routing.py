@@ -144,6 +144,7 @@ def dropless(route: Sequence[int], bug: str = "") -> Spec:
         step=c.own_step,
         optimizer=c.sgd,
         parameters={"experts.*": Shard(0), "*": {}},
+        uneven=False,  # the routes are for these counts
     )
 
 
