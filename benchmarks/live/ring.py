@@ -90,6 +90,7 @@ def by_logs(blocks: Any, bug: str) -> Any:
     """The output so far and its log-sum, merged by sigmoids."""
     out = log = None
     for scores, v in blocks:
+        # carries: values stay
         y, s = torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1, keepdim=True)
         if out is None:
             out, log = y, s
@@ -97,7 +98,7 @@ def by_logs(blocks: Any, bug: str) -> Any:
         # planted: shares exchanged
         # carries: log-sum not updated
         share = torch.sigmoid(log - s if bug == "shares exchanged" else s - log)
-        # carries: shares exchanged, log-sum not updated, values stay
+        # carries: shares exchanged, log-sum not updated, one step short
         out = out - share * (out - y)
         if bug != "log-sum not updated":  # planted: log-sum not updated
             log = log - F.logsigmoid(log - s)
@@ -108,12 +109,13 @@ def by_logaddexp(blocks: Any, bug: str) -> Any:
     """The same by `logaddexp`."""
     out = log = None
     for scores, v in blocks:
+        # carries: values stay
         y, s = torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1, keepdim=True)
         if out is None:
             out, log = y, s
             continue
         both = torch.logaddexp(log, s)  # carries: log-sum kept
-        # carries: log-sum kept, values stay
+        # carries: log-sum kept, one step short
         out = out * (log - both).exp() + y * (s - both).exp()
         if bug != "log-sum kept":  # planted: log-sum kept
             log = both

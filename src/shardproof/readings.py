@@ -48,7 +48,7 @@ class Readings:
         if deep.holds or protocol_error(deep) or (self.replay and self._open_ones_differ(deep)):
             return deep
         inf = self._closed_first()
-        return deep if _proved(deep) > _proved(inf) else inf
+        return inf if _proved(inf) > _proved(deep) else deep
 
     def wrong(self) -> set[str]:
         """Outputs that differ in a run at the problem's own sizes, see

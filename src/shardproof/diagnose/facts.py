@@ -9,7 +9,7 @@ correct program (a lookup before its mask); they matter on the way to an output 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -54,6 +54,8 @@ class Facts:
                 if len(c.lin) > 1:
                     self._sums.add(frozenset(t.atom for t, _ in c.lin))
             self._repeats.update(repeated(v))
+        self._strides = {s for v in inputs_of(inf) for c in v.cells for t, _ in c.lin
+                         for s in leaps(c, t)}  # fmt: skip
         self.summands: dict[int, set[Coef]] = {}
         self.named_sums: set[frozenset[int]] = set()
         for a in self.table.atoms:
@@ -104,7 +106,7 @@ class Facts:
 
     def misordered(self, v: Val) -> bool:
         """Whether pieces stand in another order, or one stands where another belongs."""
-        return out_of_order(v.cells) or bool(repeated(v) - self._repeats)
+        return out_of_order(v.cells) or bool(repeated(v, self._strides) - self._repeats)
 
     def ratios(self, v: Val) -> dict[int, set[Coef]]:
         """For each named value in ``v``: its factors relative to those of the sequential
@@ -191,7 +193,11 @@ class Facts:
 
     def _known(self, t: Term) -> bool:
         """Whether a restricted reduction is one of the sequential program."""
-        return any(self.table.full(label) is not None for label, _, _ in t.restr)
+        return any(self.known_sum(label) for label, _, _ in t.restr)
+
+    def known_sum(self, label: Label) -> bool:
+        """Whether a label is of a reduction of the sequential program."""
+        return self.table.full(label) is not None
 
     def roots(self, atoms: Iterable[int]) -> list[int]:
         """Values without sequential meaning that are made of values that have one, and on which
@@ -255,10 +261,18 @@ def spans(c: Cell, t: Term) -> list[tuple[Size, Size]]:
     return out
 
 
-def repeated(v: Val) -> set[int]:
+def inputs_of(inf: Inference) -> list[Val]:
+    """The inputs of all ranks; how they lie on the ranks is declared, so it is never odd."""
+    found = [env.get(v) for g, env in zip(inf.problem.distributed.graphs, inf.env, strict=False)
+             for v in g.inputs]  # fmt: skip
+    return [v for v in found if v is not None]
+
+
+def repeated(v: Val, declared: Container[Size] = ()) -> set[int]:
     """Named values of which a value holds one piece several times along a dim, or pieces in
-    turns (the first row of each, then the second row of each), or only every second row."""
-    out = {t.atom for c in v.cells for t, _ in c.lin if _leaps(c, t)}
+    turns (the first row of each, then the second row of each), or only every second row; leaps
+    of a ``declared`` width are none."""
+    out = {t.atom for c in v.cells for t, _ in c.lin if any(s not in declared for s in leaps(c, t))}
     axis = 0
     for factors in v.dims:
         mine = range(axis, axis + len(factors))
@@ -270,14 +284,15 @@ def repeated(v: Val) -> set[int]:
     return out
 
 
-def _leaps(c: Cell, t: Term) -> bool:
-    """Whether one axis walks a named value in leaps that no other axis fills."""
+def leaps(c: Cell, t: Term) -> list[Size]:
+    """The widths in which axes walk a named value in leaps that no other axis fills."""
     walks = [(j, w) for j, w in enumerate(t.ax) if w is not None]
-    return any(
-        w[1] != 1 and at_least(c.hi[j] - c.lo[j], 2)
-        and not any(u[0] == w[0] and i != j for i, u in walks)
+    return [
+        w[1]
         for j, w in walks
-    )  # fmt: skip
+        if w[1] != 1 and at_least(c.hi[j] - c.lo[j], 2)
+        and not any(u[0] == w[0] and i != j for i, u in walks)
+    ]  # fmt: skip
 
 
 def _twice(t: Term, axes: range) -> bool:

@@ -127,7 +127,7 @@ class Simplifier:
                 continue
             d = self.table.definition(t.atom)
             if d is not None and d.fn == "prod" and e.denominator == 1 and _foldable(t, e):
-                todo.extend(_open_product(d, t, e))
+                todo.extend(open_product(d, t, e))
                 continue
             acc[t] = acc.get(t, Fraction(0)) + e
             if acc[t] > 1 and self.table.atoms[t.atom].boolean:
@@ -222,7 +222,7 @@ def _foldable(t: Term, e: Fraction) -> bool:
     return not t.restr or (e == 1 and all(r[0][0] == "in" and r[0][1] == t.atom for r in t.restr))
 
 
-def _open_product(d: Def, t: Term, e: Fraction) -> list[Factor]:
+def open_product(d: Def, t: Term, e: Fraction) -> list[Factor]:
     """Factors of a named product; what it carried goes back to the factor it came from."""
     out = []
     for p, op in enumerate(d.operands):
