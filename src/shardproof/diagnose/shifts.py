@@ -141,11 +141,17 @@ class Shifts:
         return self.scales and e < 0 and self._part(t)
 
     def _part(self, t: Term) -> bool:
-        """Whether a term is a part of a named sum, or several parts of one."""
+        """Whether a term is a part of a named sum of exponentials, or several parts of one. A
+        count of a part is none: it does not cancel."""
         if not self._foreign(t):
-            return is_partial(t)
+            return is_partial(t) and self._exponentials(t.atom)
         d = self.table.definition(t.atom)
         return d is not None and d.fn == "lin" and self._all_parts(d)
+
+    def _exponentials(self, atom: int) -> bool:
+        d = self.table.definition(atom)
+        inner = [self.table.definition(u.atom) for op in d.operands for u, _ in op] if d else []
+        return any(x is not None and x.fn == EXP for x in inner)
 
     def _added(self, t: Term) -> bool:
         """Whether a summand is a shift: an extremum or, with scales, the logarithm of a sum over

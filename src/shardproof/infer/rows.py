@@ -39,7 +39,7 @@ class Rows:
             return ((self.products.product_term(lo, hi, []), ONE),)
         factors: list[Factor] = []
         coef: Coef = ONE
-        for t, c in terms:
+        for t, c in self._shown(terms, factors):
             inner = self._argument(t, LOG)
             if inner is not None and isinstance(c, Fraction) and c.denominator == 1:
                 # exp(n log u) = u ** n where log u is defined.
@@ -51,11 +51,27 @@ class Rows:
                 factors += more
                 self.products.fire(lemmas.EXP_OF_LOG)
                 continue
-            factors.append((self._exponential(lo, hi, t, c), ONE))
+            e = self._exponential(lo, hi, t, c)
+            mask = self.products.positions.unmasked(e, lo, hi)
+            factors += [(e, ONE), *([] if mask is None else [(mask, ONE)])]
         if len(terms) > 1:
             self.products.fire(lemmas.EXP_OF_SUM)
         done = self.products.contract(lo, hi, factors, ())
         return () if done is None else ((done[0], done[1] * coef),)
+
+    def _shown(self, terms: Lin, factors: list[Factor]) -> Lin:
+        """The terms with filled scores replaced by the scores; what fills them goes to the
+        factors, as the mask of what is seen."""
+        out: list[tuple[Term, Coef]] = []
+        for t, c in terms:
+            found = self.products.positions.filled(t, c)
+            if found is None:
+                out.append((t, c))
+                continue
+            factors.append((found[0], ONE))
+            out.extend(found[1])
+            self.products.fire(lemmas.MASKED_EXP)
+        return tuple(out)
 
     def _exponential(self, lo: Box, hi: Box, t: Term, c: Coef) -> Term:
         return self.products.name(Instance(EXP, (), lo, hi, (((t, c),),)))
