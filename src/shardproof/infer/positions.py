@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from shardproof.infer.blocks import Box, Cell, Lin, Term, Val
+from shardproof.infer.blocks import Box, Cell, Lin, Term, Val, Walk
 from shardproof.infer.coef import ONE
 from shardproof.infer.guards import index_range
 from shardproof.infer.naming import IOTA, UNIT, Atom, Def, Table
@@ -49,12 +49,19 @@ class Positions:
             return True
         return False if at_least(y[0] - 1, x[1]) else None
 
+    def opened(self, mask: Lin) -> Lin:
+        """A mask with the name of ``1 - g`` replaced by what it is."""
+        if len(mask) != 1 or mask[0][1] != 1 or mask[0][0].restr:
+            return mask
+        t = mask[0][0]
+        d = self.table.definition(t.atom)
+        if d is None or d.fn != "lin" or not any(self.is_guard(u.atom) for u, _ in d.operands[0]):
+            return mask
+        return tuple((compose(u, t, d.n_free), k) for u, k in d.operands[0])
+
     def visible(self, mask: Lin) -> Term | None:
         """The guard ``g`` of a mask ``1 - g``."""
-        t, c = mask[0]
-        d = self.table.definition(t.atom)
-        if len(mask) == 1 and c == 1 and d is not None and d.fn == "lin" and not t.restr:
-            mask = tuple((compose(u, t, d.n_free), k) for u, k in d.operands[0])
+        mask = self.opened(mask)
         guards = [t for t, c in mask if c == -1 and not t.restr and self.is_guard(t.atom)]
         units = [t for t, c in mask if t.atom == UNIT and c == 1]
         return guards[0] if len(mask) == 2 and len(guards) == len(units) == 1 else None
@@ -64,7 +71,7 @@ class Positions:
         d = self.table.definition(t.atom)
         if d is None or d.fn != FILL or d.attrs != (float("-inf"),) or t.restr:
             return None
-        g = self.visible(d.operands[1]) if d.operands[1] else None
+        g = self.visible(d.operands[1])
         if g is None or not isinstance(c, Fraction) or c <= 0:
             return None
         scores = tuple((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
@@ -73,18 +80,25 @@ class Positions:
     # ---- exponentials
 
     def note(self, a: Atom) -> None:
-        """Remember that the sequential program masks an exponential."""
+        """Remember that the sequential program masks exponentials."""
         d = a.definition
-        if d is None or d.fn != "prod" or len(d.operands) != 2:
+        if d is None or d.fn != "prod" or any(op[0][1] != 1 for op in d.operands):
             return
-        (x, ex), (y, ey) = (op[0] for op in d.operands)
-        g, e = (x, y) if self.is_guard(x.atom) else (y, x)
-        other = self.table.atoms[e.atom].definition
-        if not self.is_guard(g.atom) or other is None or other.fn != EXP or ex != 1 or ey != 1:
-            return
+        terms = [op[0][0] for op in d.operands]
+        guards = [t for t in terms if self.is_guard(t.atom)]
+        others = [t for t in terms if t not in guards]
+        if len(guards) == 1 and all(self._is_exponential(t) for t in others):
+            for e in others:
+                self._note(guards[0], e)
+
+    def _is_exponential(self, t: Term) -> bool:
+        d = self.table.atoms[t.atom].definition
+        return d is not None and d.fn == EXP and not t.restr
+
+    def _note(self, g: Term, e: Term) -> None:
         axis = {w[0]: j for j, w in enumerate(e.ax) if w is not None and w[1] == 1}
         walked = {j for j, w in enumerate(g.ax) if w is not None}
-        if any(k != 0 for k in e.off) or e.restr or not walked <= set(axis.values()):
+        if any(k != 0 for k in e.off) or not walked <= set(axis.values()):
             return
         ax = tuple(g.ax[axis[p]] if p in axis else None for p in range(len(e.off)))
         self.masked.setdefault(e.atom, g._replace(ax=ax))
@@ -99,6 +113,30 @@ class Positions:
             return None
         self.table.fire(lemmas.POSITION_GUARD)
         return here
+
+    def aligned(self, factors: list[tuple[Term, Fraction]]) -> list[tuple[Term, Fraction]]:
+        """A product in which a mask that compares other positions, as far apart as those of the
+        sequential mask, is that one: ``[q >= k] = [q + c >= k + c]``."""
+        if not self.masked or self.table.defining:
+            return factors
+        wanted = [compose(self.masked[e.atom], e, len(e.off))
+                  for e, k in factors if e.atom in self.masked and k == ONE]  # fmt: skip
+        out = []
+        for g, k in factors:
+            here = self._gap(g) if wanted and self.is_guard(g.atom) else None
+            same = next((h for h in wanted if here is not None and self._gap(h) == here), g)
+            if same != g:
+                self.table.fire(lemmas.POSITION_GUARD)
+            out.append((same, k))
+        return out
+
+    def _gap(self, g: Term) -> tuple[object, ...]:
+        """How far apart the positions are that a guard compares, as a function of its axes."""
+        d = self.table.definition(g.atom)
+        assert d is not None
+        x, y = (compose(op[0][0], g, d.n_free) for op in d.operands)
+        steps = [(_step(a), _step(b)) for a, b in zip(x.ax, y.ax, strict=True)]
+        return (x.off[0] - y.off[0], *(a - b for a, b in steps))
 
     # ---- sums
 
@@ -188,3 +226,7 @@ class Positions:
         high = hi + tuple(b if q == p else d.hi[q] for q in range(d.n_free, len(d.hi)))
         guards = (op[0][0] for op in d.operands if op[0][1] == ONE and self.is_guard(op[0][0].atom))
         return any(self.decided(compose(g, t, d.n_free, bound), low, high) is False for g in guards)
+
+
+def _step(w: Walk) -> Size:
+    return 0 if w is None else w[1]

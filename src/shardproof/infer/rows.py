@@ -33,13 +33,10 @@ class Rows:
 
     def exp(self, lo: Box, hi: Box, lin: Lin) -> Lin:
         """``exp`` of a linear combination, split into a product."""
-        flat = self.folder.flatten(lin)
-        terms = lin if flat is None or len(flat) > MAX_SPLIT else flat
-        if not terms:
-            return ((self.products.product_term(lo, hi, []), ONE),)
         factors: list[Factor] = []
         coef: Coef = ONE
-        for t, c in self._shown(terms, factors):
+        terms = self._shown(self._split(lin), factors)
+        for t, c in terms:
             inner = self._argument(t, LOG)
             if inner is not None and isinstance(c, Fraction) and c.denominator == 1:
                 # exp(n log u) = u ** n where log u is defined.
@@ -56,6 +53,8 @@ class Rows:
             factors += [(e, ONE), *([] if mask is None else [(mask, ONE)])]
         if len(terms) > 1:
             self.products.fire(lemmas.EXP_OF_SUM)
+        if not factors:
+            return ((self.products.product_term(lo, hi, []), ONE),)
         done = self.products.contract(lo, hi, factors, ())
         return () if done is None else ((done[0], done[1] * coef),)
 
@@ -69,9 +68,14 @@ class Rows:
                 out.append((t, c))
                 continue
             factors.append((found[0], ONE))
-            out.extend(found[1])
+            out.extend(self._split(found[1]))
             self.products.fire(lemmas.MASKED_EXP)
-        return tuple(out)
+        return lincomb(self.table, out) if factors else terms
+
+    def _split(self, lin: Lin) -> Lin:
+        """A sum with the named sums in it opened, where that is short."""
+        flat = self.folder.flatten(lin)
+        return lin if flat is None or len(flat) > MAX_SPLIT else flat
 
     def _exponential(self, lo: Box, hi: Box, t: Term, c: Coef) -> Term:
         return self.products.name(Instance(EXP, (), lo, hi, (((t, c),),)))

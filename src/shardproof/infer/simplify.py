@@ -77,6 +77,8 @@ class Simplifier:
         """Canonical factor list; None when the product is zero."""
         self._box = (lo, hi)
         flat = self._flatten(factors)
+        aligned = self.positions.aligned(flat)
+        flat = flat if aligned == flat else self._flatten(aligned)
         if any(self.table.atoms[t.atom].guard for t, _ in flat):
             return self._meet_guards(lo, hi, flat)
         return flat
