@@ -27,6 +27,7 @@ MODULES = (
     "lora",
     "pipeline",
     "ring",
+    "ring_step",
     "schedules",
     "sequence_parallel",
     "tensor_parallel",

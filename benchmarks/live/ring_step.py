@@ -36,6 +36,7 @@ class Attention(nn.Module):
     def forward(self, x: Any) -> Any:
         q, k, v = (layer(x).view(*x.shape[:2], HEADS, HEAD) for layer in (self.q, self.k, self.v))
         at = self.positions(x.shape[1])
+        # carries: positions from zero, gradients stay behind
         q, k = context.rotated(q, at), context.rotated(k, at)
         y = self.attend(*(z.transpose(1, 2) for z in (q, k, v)))
         return self.out(y.transpose(1, 2).reshape(*x.shape[:2], -1))

@@ -40,6 +40,7 @@ class Shifts:
     def __init__(self, facts: Facts, scales: bool = False) -> None:
         self.facts, self.scales = facts, scales
         self.table: Table = facts.table
+        self.rows = facts.inf.evaluator.rows
         self._extreme: dict[int, bool] = {}
 
     def only(self, v: Val) -> bool:
@@ -55,7 +56,12 @@ class Shifts:
         # Parts of one sum side by side have no order.
         alike = len({t.restr for c in cells for t, _ in c.lin}) < 2
         groups = [tuple(cells)] if alike else [(c,) for c in cells]
-        return all(self.facts.oddity(Val(v.dims, g)) is None for g in groups)
+        return all(self._plain(Val(v.dims, g)) for g in groups)
+
+    def _plain(self, v: Val) -> bool:
+        """Whether a value is a sequential one; filled scores are, though they have no name."""
+        filled = [t for c in v.cells for t, _ in c.lin if self._foreign(t)]
+        return bool(filled) or self.facts.oddity(v) is None
 
     def _disjoint(self, lin: Lin) -> bool:
         """Whether a sum is of parts of one sum that have nothing in common: a part as well, which
@@ -104,7 +110,7 @@ class Shifts:
 
     def split(self, lo: Box, hi: Box, t: Term) -> Split | None:
         """A term without its shift; None where there is more to it than that."""
-        if not self._foreign(t):
+        if not self._foreign(t) or self.rows.rightly_filled(t, lo, hi):
             return Split(t, frozenset())
         d = self.table.definition(t.atom)
         factors = open_product(d, t, ONE) if d is not None and d.fn == "prod" else [(t, ONE)]

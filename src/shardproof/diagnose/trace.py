@@ -78,31 +78,35 @@ class Tracer:
         order. A maximum that the sequential program does not have is the cause only where nothing
         else is."""
         out = self._walk(start, wrong, self.shifts)
-        if out and self._joined_later(out[0], start):
+        apart = any(self._scaled_apart((s.rank, s.value)) for s in out)
+        if out and (apart or self._joined_later(out[0], start)):
             out = self._walk(start, wrong, self.scales)
         return out
 
     def _joined_later(self, site: Site, start: Place) -> bool:
         """Whether the parts of sums that a value holds are joined with others on the way to the
         end, so that their being parts is not the cause."""
-        mine, last = self._parts((site.rank, site.value)), self._parts(start)
-        return any(last.get(label) != parts for label, parts in mine.items())
+        return not self._parts((site.rank, site.value)) <= self._parts(start)
 
-    def _parts(self, place: Place) -> dict[Label, set[tuple[Size, Size]]]:
-        """The parts of named sums in a value, also those inside of what has no meaning."""
+    def _parts(self, place: Place) -> set[tuple[Label, frozenset[tuple[Size, Size]]]]:
+        """The parts of named sums in a value, also those inside of what has no meaning; parts that
+        are added up count as one."""
         v = self.meaning(place)
-        todo = list(_terms(v)) if v is not None else []
-        out: dict[Label, set[tuple[Size, Size]]] = {}
+        todo = [c.lin for c in v.cells] if v is not None else []
+        out: set[tuple[Label, frozenset[tuple[Size, Size]]]] = set()
         seen: set[int] = set()
         while todo:
-            t = todo.pop()
-            for label, lo, hi in t.restr:
-                if self.facts.known_sum(label):
-                    out.setdefault(innermost(label), set()).add((lo, hi))
-            d = self.facts.table.definition(t.atom)
-            if d is not None and t.atom not in seen and self.facts.table.is_foreign(t.atom):
-                seen.add(t.atom)
-                todo.extend(u for lin in d.operands for u, _ in lin)
+            lin = todo.pop()
+            added: dict[Label, set[tuple[Size, Size]]] = {}
+            for t, _ in lin:
+                for label, lo, hi in t.restr:
+                    if self.facts.known_sum(label):
+                        added.setdefault(innermost(label), set()).add((lo, hi))
+                d = self.facts.table.definition(t.atom)
+                if d is not None and t.atom not in seen and self.facts.table.is_foreign(t.atom):
+                    seen.add(t.atom)
+                    todo.extend(d.operands)
+            out.update((label, frozenset(parts)) for label, parts in added.items())
         return out
 
     def _walk(self, start: Place, wrong: Suspects, shifts: Shifts) -> list[Site]:

@@ -77,6 +77,11 @@ class Positions:
         scores = tuple((compose(u, t, d.n_free), k * c) for u, k in d.operands[0])
         return compose(g, t, d.n_free), scores
 
+    def masks(self, e: Term, g: Term) -> bool:
+        """Whether a guard is the mask that the sequential program has on an exponential."""
+        mask = self.masked.get(e.atom)
+        return mask is not None and self._gap(compose(mask, e, len(e.off))) == self._gap(g)
+
     # ---- exponentials
 
     def note(self, a: Atom) -> None:

@@ -72,6 +72,16 @@ class Rows:
             self.products.fire(lemmas.MASKED_EXP)
         return lincomb(self.table, out) if factors else terms
 
+    def rightly_filled(self, t: Term, lo: Box, hi: Box) -> bool:
+        """Whether filled scores are filled where the sequential program hides their exponential."""
+        positions = self.products.positions
+        found = positions.filled(t, ONE) if positions.masked else None
+        for u, c in self._split(found[1]) if found is not None else ():
+            e = self.table.find(Instance(EXP, (), lo, hi, (((u, c),),)))
+            if e is None or found is None or not positions.masks(e, found[0]):
+                return False
+        return found is not None
+
     def _split(self, lin: Lin) -> Lin:
         """A sum with the named sums in it opened, where that is short."""
         flat = self.folder.flatten(lin)
