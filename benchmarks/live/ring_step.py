@@ -162,7 +162,7 @@ def spec(bug: str = "", ranks: int = 2, causal: bool = False) -> Spec:
 
 def case(name: str, *faults: str, **how: Any) -> Case:
     make = functools.partial(spec, **how)
-    return Case(name, make, {f: functools.partial(make, f) for f in faults}, long=True)
+    return Case(name, make, {f: functools.partial(make, f) for f in faults})
 
 
 FAULTS = (

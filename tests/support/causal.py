@@ -78,6 +78,7 @@ FAULTS = {
                                 "%key1 = iota() {size=3, start=0"),
     "strict mask": (1, '%late1 = compare(%key1, %query) {kind="gt"}',
                     '%late1 = compare(%key1, %query) {kind="ge"}'),
+    "own maximum": (1, "%d0 = sub(%x0, %m)", "%d0 = sub(%x0, %m0)"),
     "past block left out": (1, "%z = add(%z0, %z1)", "%z = scale(%z1) {by=1/1}"),
     "filled with a number": (1, "%x1 = masked_fill(%s1, %late1) {value=-inf}",
                              "%x1 = masked_fill(%s1, %late1) {value=-3/1}"),

@@ -110,13 +110,24 @@ class Facts:
 
     def ratios(self, v: Val) -> dict[int, set[Coef]]:
         """For each named value in ``v``: its factors relative to those of the sequential
-        program."""
+        program; of a part of a sum also relative to a mean over that part."""
         out: dict[int, set[Coef]] = {}
         for t, k in _terms(v):
             if t.atom not in (UNIT, IOTA):
-                ratios = {k / f for f in self.factors.get(t.atom, set())}
+                scales = (k,) if (share := self._share(t)) is None else (k, k * share)
+                ratios = {x / f for x in scales for f in self.factors.get(t.atom, set())}
                 out.setdefault(t.atom, set()).update(ratios)
         return out
+
+    def _share(self, t: Term) -> Fraction | None:
+        """How much of a sum a term with one part of it holds."""
+        if len(t.restr) != 1:
+            return None
+        label, lo, hi = t.restr[0]
+        ends = (lo, hi, *(self.table.full(label) or (None,)))
+        if not all(isinstance(n, int) for n in ends):
+            return None
+        return Fraction(int(hi - lo), int(ends[3] - ends[2]))  # type: ignore[arg-type]
 
     def _scaled(self, lin: Lin) -> Iterable[tuple[Term, Coef]]:
         """Terms with a factor that the sequential program does not give them; in a sum only the
@@ -134,15 +145,11 @@ class Facts:
         with its own samples computes; only a reduction can make it right or wrong."""
         if len(t.restr) != 1:
             return False
-        label, lo, hi = t.restr[0]
-        if any(len(ends) > 1 for ends in self._intervals.get(label, {}).values()):
+        intervals = self._intervals.get(t.restr[0][0], {})
+        if any(len(ends) > 1 for ends in intervals.values()):
             return False  # several parts on one rank are added there, with weights
-        full = self.table.full(label)
-        ends = (lo, hi, *(full or (None,)))
-        if not all(isinstance(n, int) for n in ends):
-            return False
-        share = Fraction(int(hi - lo), int(full[1] - full[0]))  # type: ignore[index, arg-type]
-        return any(k * share == right for right in self.factors[t.atom])
+        share = self._share(t)
+        return share is not None and any(k * share == right for right in self.factors[t.atom])
 
     @cached_property
     def _intervals(self) -> dict[Label, dict[int, set[tuple[Size, Size]]]]:
