@@ -78,9 +78,9 @@ def test_keys_after_all_queries_add_nothing() -> None:
     few, region = masked((2, 4), (0, 4))
     assert algebra().equal(few, masked((2, 4), (0, 4000))[0], region)
     for keys, last in ((3, 4), (4, 5)):  # query 3, then 4, sees a key that is left out
+        short, region = masked((2, last), (0, keys))
         with pytest.raises(Split):
-            short = masked((2, last), (0, keys))[0]
-            algebra().equal(short, masked((2, last), (0, 40))[0], Region({7: (2, last)}, ()))
+            algebra().equal(short, masked((2, last), (0, 40))[0], region)
     nothing, region = masked((0, 4), (4, 8))
     assert algebra().equal(nothing, [], region)
 
