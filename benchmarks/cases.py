@@ -31,14 +31,15 @@ def check_one(module: str, name: str) -> dict[str, Any]:
     from benchmarks.graphs import peak_mib
     from benchmarks.live import cases_of
 
-    from shardproof.infer.run import infer
+    from shardproof.readings import Readings
 
     case = cases_of(module)[name]
     start = time.process_time()
     spec = case.spec().named(name)
     problem = spec.resolve()
     captured = time.process_time()
-    holds = infer(problem, fixed=spec.fixed_values).holds
+    readings = Readings(problem, spec.fixed_values, False, lambda text: None, lambda: None)
+    holds = readings.best().holds
     inferred = time.process_time()
     peak = peak_mib()
     verdict = spec.check()
@@ -70,10 +71,15 @@ def replay_error(spec: Any) -> float | None:
 
 def check_twin(name: str, make: Any, *, fixes: bool = False) -> dict[str, Any]:
     """Verdict of a faulty program and what is blamed for it."""
+    from shardproof.errors import InputError
     from shardproof.testing.cases import blame, file_of, marks
 
     start = time.process_time()
-    verdict = make().named(name).check(fixes=fixes)
+    try:
+        verdict = make().named(name).check(fixes=fixes)
+    except InputError as e:  # a twin that does not run is no silent fault
+        return {"name": name, "verdict": "error", "code": "", "message": str(e), "blamed": "",
+                "planted": [], "right": False}  # fmt: skip
     fault = marks(file_of(make), name)
     first = verdict.findings[0] if verdict.findings else None
     span = first.primary if first is not None else None

@@ -166,6 +166,15 @@ class Gather(torch.autograd.Function):
         return scattered(grad, ctx.group), None
 
 
+class OwnRows(Gather):
+    """With a backward that does not sum."""
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        ranks, rank = dist.get_world_size(ctx.group), dist.get_rank(ctx.group)
+        return grad.chunk(ranks)[rank], None  # planted: own rows of the gradient
+
+
 class Scatter(torch.autograd.Function):
     """Out of a block: each rank's output is one addend of the sum."""
 
@@ -183,15 +192,18 @@ class CrossEntropy(torch.autograd.Function):
     """Of logits whose vocabulary is divided, one number a token."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Any, labels: Any, group: Any) -> Any:
+    def forward(ctx: Any, logits: Any, labels: Any, first: int, group: Any) -> Any:
         rows = logits.shape[-1]
         top = logits.max(dim=-1)[0]
         dist.all_reduce(top, op=dist.ReduceOp.MAX, group=group)
         logits = logits - top.unsqueeze(-1)
-        local = labels - dist.get_rank(group) * rows
+        local = labels - first
         absent = (local < 0) | (local >= rows)
         local = local.masked_fill(absent, 0)
-        picked = logits.gather(-1, local.unsqueeze(-1)).squeeze(-1).masked_fill(absent, 0.0)
+        picked = logits.gather(-1, local.unsqueeze(-1)).squeeze(
+            -1
+        )  # carries: rows of the next rank
+        picked = picked.masked_fill(absent, 0.0)
         dist.all_reduce(picked, group=group)
         powers = logits.exp()
         total = powers.sum(dim=-1)
@@ -205,7 +217,7 @@ class CrossEntropy(torch.autograd.Function):
         flat = shares.clone().view(-1, shares.shape[-1])
         every = torch.arange(flat.shape[0])
         flat[every, local.flatten()] -= 1.0 - absent.flatten().float()
-        return flat.view_as(shares) * grad.unsqueeze(-1), None, None
+        return flat.view_as(shares) * grad.unsqueeze(-1), None, None, None
 
 
 class ParallelEmbedding(nn.Module):
@@ -239,9 +251,13 @@ class ParallelLayer(Layer):
 
 
 class ParallelLlama(nn.Module):
-    def __init__(self, c: Config, group: Any) -> None:
+    def __init__(self, c: Config, group: Any, bug: str = "") -> None:
         super().__init__()
         self.group, ranks = group, dist.get_world_size(group)
+        self.gather = OwnRows if bug == "own rows of the gradient" else Gather
+        self.first = dist.get_rank(group) * (c.vocab // ranks)
+        if bug == "rows of the next rank":
+            self.first = (self.first + c.vocab // ranks) % c.vocab  # planted: rows of the next rank
         self.embed = ParallelEmbedding(c, group)
         self.turn = Rotary(c)
         self.layers = nn.ModuleList(ParallelLayer(c, group) for _ in range(c.layers))
@@ -251,8 +267,9 @@ class ParallelLlama(nn.Module):
         x = self.embed(tokens)
         for layer in self.layers:
             x = layer(x, self.turn)
-        logits = self.head(Gather.apply(self.norm(x), self.group))
-        return CrossEntropy.apply(logits, labels.transpose(0, 1), self.group).mean()
+        y = self.gather.apply(self.norm(x), self.group)
+        logits = self.head(y)  # carries: own rows of the gradient
+        return CrossEntropy.apply(logits, labels.transpose(0, 1), self.first, self.group).mean()
 
 
 # ---------------------------------------------------------------- the step
@@ -273,11 +290,13 @@ def train(forgotten: int | None, model: Any, optimizer: Any, **batch: Any) -> An
     return {"loss": loss.detach()}
 
 
-def llama(config: Config = SMALL, ranks: int = 2, forgotten: int | None = None) -> Spec:
+def llama(
+    config: Config = SMALL, ranks: int = 2, forgotten: int | None = None, bug: str = ""
+) -> Spec:
     """A training step with AdamW."""
     return Spec(
         sequential=lambda: Llama(config),
-        distributed=lambda mesh, rank: ParallelLlama(config, mesh.get_group("tp")),
+        distributed=lambda mesh, rank: ParallelLlama(config, mesh.get_group("tp"), bug),
         mesh=Mesh(tp=ranks),
         inputs={k: Input((config.batch, config.length), "i64") for k in ("tokens", "labels")},
         step=functools.partial(train, forgotten),
@@ -286,5 +305,15 @@ def llama(config: Config = SMALL, ranks: int = 2, forgotten: int | None = None) 
 
 
 CASES = [
-    Case("llama tp sp", llama, {BUG: functools.partial(llama, forgotten=1)}),
+    Case(
+        "llama tp sp",
+        llama,
+        {
+            BUG: functools.partial(llama, forgotten=1),
+            **{
+                bug: functools.partial(llama, bug=bug)
+                for bug in ("own rows of the gradient", "rows of the next rank")
+            },
+        },
+    ),
 ]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from typing import Any
+
+HOLE = "TODO"
+"""The function that stands in a file written by `shardproof init` for what is still to be written;
+it raises NotImplementedError."""
 
 
 class InputError(Exception):
@@ -31,6 +37,20 @@ class InputError(Exception):
             f"  expected: {self.expected}\n"
             f"  next: {self.next_step}"
         )
+
+
+def hole(error: BaseException) -> InputError | None:
+    """The message for a file with a hole in it; None for other errors."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not isinstance(error, NotImplementedError) or len(frames) < 2 or frames[-1].name != HOLE:
+        return None
+    at = frames[-2]
+    return InputError(
+        f"{os.path.basename(at.filename)} is not finished: {shorten(str(error), 200)}",
+        where=f"{os.path.relpath(at.filename)}:{at.lineno}",
+        expected=f"a file without {HOLE}(...)",
+        next_step=f"write it there in place of {HOLE}(...)",
+    )
 
 
 def shorten(text: str, limit: int = 120) -> str:

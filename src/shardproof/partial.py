@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from shardproof.report.diagnostic import OutputRelation, Verdict
+from shardproof.report.relation import expression
 from shardproof.spec.problem import Problem
 
 
@@ -25,8 +26,15 @@ class Watched:
         self.stage = "starting"
         self.verdict = Verdict(problem.name, "unproved")
         self.verdict.outputs = [
-            OutputRelation(ob.seq_output, "", "open", ob.placement) for ob in problem.obligations
+            OutputRelation(ob.seq_output, expression(ob, problem), "open", ob.placement)
+            for ob in problem.obligations
         ]
+
+    def proved(self, output: str) -> None:
+        """Note an output that inference has proved; the whole is no proof before its end."""
+        for relation in self.verdict.outputs:
+            if relation.seq_output == output:
+                relation.status = "proved"
 
     def say(self, stage: str) -> None:
         """Note the stage, and pass it on to who watches."""

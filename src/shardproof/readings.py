@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from shardproof.diagnose.findings import only_unreduced
-from shardproof.infer.passes import opened_first
+from shardproof.infer.passes import on_both_sides, spelled_out
 from shardproof.infer.run import Inference, infer
 from shardproof.replay.compare import replay_problem
 from shardproof.replay.errors import NotReplayable
@@ -28,7 +29,8 @@ class Readings:
     """The readings of one problem; each is inferred at most once, and the problem is run at most
     once at its own sizes.
 
-    ``lap`` is told after every inference, for the time it took.
+    ``lap`` is told after every inference, for the time it took, and ``proved`` of every output that
+    one of the readings proves, when it does.
     """
 
     problem: Problem
@@ -36,19 +38,35 @@ class Readings:
     replay: bool
     say: Callable[[str], None]
     lap: Callable[[], None]
+    proved: Callable[[str], object]
     _deep: Inference | None = None
     _wrong: set[str] | None = field(default=None)
 
     def best(self) -> Inference:
         """The reading that is kept. Where closed operators will hardly prove anything, opened
-        ones come before them."""
-        if not opened_first(self.problem):
+        ones come before them: those first that only one of the programs has."""
+        if not spelled_out(self.problem):
             return self._closed_first()
+        both = on_both_sides(self.problem)
+        if both:
+            self.say("fused operators of one program by their definitions")
+            some = self._read(deep=True, closed=both)
+            if self._settled(some):
+                return some
         deep = self._opened()
-        if deep.holds or protocol_error(deep) or (self.replay and self._open_ones_differ(deep)):
+        if self._settled(deep):
             return deep
         inf = self._closed_first()
         return inf if _proved(inf) > _proved(deep) else deep
+
+    def _settled(self, inf: Inference) -> bool:
+        """Whether other readings will hardly show more."""
+        if inf.holds or protocol_error(inf):
+            return True
+        if not self.replay:
+            return False
+        wrong = self.wrong()
+        return bool(wrong and not _promises(inf, wrong)) or self._open_ones_differ(inf)
 
     def wrong(self) -> set[str]:
         """Outputs that differ in a run at the problem's own sizes, see
@@ -82,10 +100,9 @@ class Readings:
             self._deep = self._read(deep=True)
         return self._deep
 
-    def _read(self, *, deep: bool = False, multiplied: bool = False) -> Inference:
-        inf = infer(
-            self.problem, fixed=self.fixed, deep=deep, multiplied=multiplied, progress=self.say
-        )
+    def _read(self, **reading: Any) -> Inference:
+        problem, proved = self.problem, self.proved
+        inf = infer(problem, fixed=self.fixed, progress=self.say, proved=proved, **reading)
         self.lap()
         return inf
 

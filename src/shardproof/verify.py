@@ -38,6 +38,7 @@ from shardproof.report.relation import (
     expression,
     of_ranks,
     possibly_empty,
+    proof_notes,
 )
 from shardproof.spec.problem import Problem
 
@@ -104,12 +105,13 @@ def _decided(
     def inferred() -> None:
         clock.lap("inference")
 
-    readings = Readings(problem, fixed, replay, say, inferred)
+    readings = Readings(problem, fixed, replay, say, inferred, watched.proved)
     inf = readings.best()
     if not inf.holds and problem.distributed.spmd and not size_symbols(problem):
         # One graph for all ranks of a mesh of numbers says the same as one graph for each.
         say("one rank after another")
-        by_rank = Readings(instantiate_problem(problem, {}), fixed, replay, say, inferred)
+        concrete = instantiate_problem(problem, {})
+        by_rank = Readings(concrete, fixed, replay, say, inferred, watched.proved)
         each = by_rank.best()
         if each.holds:
             readings, inf = by_rank, each
@@ -207,6 +209,7 @@ def _verdict(problem: Problem, inf: Inference) -> Verdict:
     v.assumptions += [("defined", t) for t in inf.evaluator.products.assumed]
     v.conditions = condition_lines(problem)
     v.left_out = list(problem.left_out)
+    v.notes = proof_notes(problem) if inf.holds else []
     v.unknown_operators = dict(inf.unknown)
     v.lemmas = dict(sorted(inf.evaluator.fired.items()))
     v.nodes = {

@@ -289,3 +289,18 @@ def test_a_folder_that_cannot_be_written_is_a_note(tmp_path: Path) -> None:
     assert decided(cache, verdicts.refines())[0].status == "refines"
     assert len(notes) == 1
     assert "was not kept" in notes[0]
+
+
+def test_a_new_folder_is_announced_once_and_ignored_by_git(tmp_path: Path) -> None:
+    notes: list[str] = []
+    folder = tmp_path / "kept"
+    decided(Cache(folder, notes.append), verdicts.refines())
+    assert notes == [
+        f"note: verdicts are kept in {folder}, which git ignores; --no-cache keeps none"
+    ]
+    assert (folder / ".gitignore").read_text().splitlines()[-1] == "*"
+    decided(Cache(folder, notes.append), verdicts.refines())
+    for path in folder.glob("*/*.json"):
+        path.unlink()
+    decided(Cache(folder, notes.append), verdicts.refines())
+    assert len(notes) == 1

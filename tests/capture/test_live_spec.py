@@ -75,7 +75,9 @@ def test_two_readings_are_not_chosen_from() -> None:
     with pytest.raises(InputError) as caught:
         fused("auto").resolve()
     assert "Shard(0)" in caught.value.what
-    assert "Parts(" in caught.value.what
+    assert "Parts(0, sizes=[4, 4, 4])" in caught.value.what
+    assert "Parts cuts each block of a fused weight" in caught.value.expected
+    assert 'parameters={"qkv.weight": Parts(0, sizes=[4, 4, 4])}' in caught.value.next_step
 
 
 def test_the_declared_reading_is_taken() -> None:

@@ -51,7 +51,9 @@ def test_json(tmp_path: Path) -> None:
 
 BAD = [
     (("check", "nothing.py:f"), "there is no file nothing.py"),
-    (("check", str(TARGETS)), "does not name a function"),
+    (("check", str(TARGETS)), f"one of: {TARGETS}:refines, {TARGETS}:refuted, "),
+    (("check", "nothing.py"), "there is no file nothing.py"),
+    (("check", "refines"), "'refines' does not name a function"),
     (("check", f"{TARGETS}:refine"), "did you mean refines?"),
     (("check", f"{TARGETS}:zzz"), "targets.py has no function 'zzz'"),
     (("check", f"{TARGETS}:raises"), "raises failed: KeyError: 'missing'"),

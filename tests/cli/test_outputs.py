@@ -124,7 +124,7 @@ def test_a_github_run_is_annotated(
     monkeypatch.setenv("GITHUB_WORKSPACE", str(Path.cwd()))
     assert main(["check", f"{check}:wrong", "--matrix", "tp=2"]) == 1
     streams = capsys.readouterr()
-    assert streams.err.startswith("::error file=check.py,line=")
+    assert "\n::error file=check.py,line=" in streams.err
     assert "::error" not in streams.out
     assert main(["check", f"{check}:nothing"]) == 2
     assert "::error file=check.py,line=1,title=shardproof could not" in capsys.readouterr().err

@@ -27,7 +27,7 @@ import yaml
 from shardproof.cli.app import main
 
 ROOT = Path(__file__).parents[2]
-NOT_RUN = ("git ", "make ", "pip ")
+NOT_RUN = ("git ", "make ", "pip ", "python3 -m venv ")
 """Commands that install or build: continuous integration itself begins with them."""
 PROSE = {"text", "", "mermaid"}
 _FENCE = re.compile(

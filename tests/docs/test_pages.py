@@ -36,6 +36,7 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     # A page may declare rules; other tests in this process count those of the package.
     monkeypatch.setattr(registry, "_RULES", registry.registered())
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / ".shardproof_cache").mkdir()  # a new one is announced
     uses_jax = "import jax" in page.read_text()
     if uses_jax:
         pytest.importorskip("jax")

@@ -8,7 +8,7 @@ from tests.support.layers import pipeline
 
 from shardproof import Mesh, Shard, Spec
 from shardproof.diagnose.evidence import Evidence
-from shardproof.examples.megatron_gpt import tp2_layers1
+from shardproof.examples.megatron_gpt import tp2_layers1, tp8_layers8
 from shardproof.present.build import build
 from shardproof.report.diagnostic import Verdict
 from shardproof.report.html.picture import scene
@@ -64,6 +64,28 @@ def test_values_answer_to_the_sequential_ones(wrong: Checked) -> None:
         found = view.graphs[1].rows[row(view, 1, name)].twin
         assert view.graphs[0].rows[found].name == twin
     assert view.graphs[1].rows[row(view, 1, "z")].twin == NONE
+
+
+def lemmas(view: View, graph: int, name: str) -> str:
+    return view.texts[view.graphs[graph].rows[row(view, graph, name)].lemmas]
+
+
+def test_the_steps_of_a_derivation_name_their_lemmas(right: Checked) -> None:
+    verdict, view = right
+    assert lemmas(view, 1, "x") == ""
+    assert lemmas(view, 1, "p") == "congruence"
+    assert lemmas(view, 1, "o") == "rank-intervals-tile"
+    named = {x for r in view.graphs[1].rows for x in view.texts[r.lemmas].split(", ") if x}
+    assert named == set(verdict.lemmas)
+
+
+def test_a_copied_layer_has_the_lemmas_of_the_one_it_is_copied_from() -> None:
+    verdict, view = small.checked(tp8_layers8())
+    said = [view.texts[r.lemmas] for r in view.graphs[1].rows]
+    copies = [x.removesuffix(", repeated-layer") for x in said if x.endswith("repeated-layer")]
+    assert len(copies) > len(said) / 2
+    assert {x for x in copies if x} < set(said)
+    assert {x for text in said for x in text.split(", ") if x} <= set(verdict.lemmas)
 
 
 def test_the_blamed_operator_is_marked_and_found(wrong: Checked) -> None:

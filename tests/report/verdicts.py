@@ -57,6 +57,7 @@ def refuted() -> Verdict:
         ),
         fix="divide the loss by the number of accumulation steps",
         fix_verified=True,
+        fix_checked="with this change the captured graph refines",
         notes=["the loss is summed at line 3612 of the trainer"],
     )  # fmt: skip
     return Verdict(

@@ -180,4 +180,118 @@ def wrapped(net):
 """,
 }
 
+PAIR = {
+    "comm.py": """
+import torch
+import torch.distributed as dist
+
+
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+def reduced(x, group):
+    return Sum.apply(x, group)
+""",
+    "models.py": """
+import torch.distributed as dist
+from comm import reduced
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, hidden=8):
+        super().__init__()
+        self.up = nn.Linear(hidden, 4 * hidden)
+        self.down = nn.Linear(4 * hidden, hidden, bias=False)
+
+    def forward(self, tokens):
+        return self.down(self.up(nn.functional.one_hot(tokens, 8).float()).relu())
+
+
+class ShardedMlp(nn.Module):
+    def __init__(self, hidden=8):
+        super().__init__()
+
+    def forward(self, y):
+        return y
+
+
+class TPBlock(nn.Module):
+    def __init__(self, shard_over: dist.ProcessGroup, hidden=8):
+        super().__init__()
+        ranks = dist.get_world_size(shard_over)
+        self.group = shard_over
+        self.up = nn.Linear(hidden, 4 * hidden // ranks)
+        self.down = nn.Linear(4 * hidden // ranks, hidden, bias=False)
+
+    def forward(self, tokens):
+        y = self.up(nn.functional.one_hot(tokens, 8).float()).relu()
+        return reduced(self.down(y), self.group)
+""",
+}
+
+ALL_RANKS = {
+    "net.py": """
+import torch.distributed as dist
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, hidden=8):
+        super().__init__()
+        part = 4 * hidden // dist.get_world_size()
+        self.up = nn.Linear(hidden, part)
+        self.down = nn.Linear(part, hidden, bias=False)
+
+    def forward(self, tokens):
+        y = self.down(self.up(nn.functional.one_hot(tokens, 8).float()).relu())
+        dist.all_reduce(y)
+        return y
+""",
+}
+
+MESHED = {
+    "net.py": """
+from dataclasses import dataclass
+from torch import nn
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+
+@dataclass
+class Config:
+    inner: int = 8
+
+
+@dataclass
+class Other:
+    inner: int
+
+
+class Net(nn.Module):
+    def __init__(self, width: int, config: "Config"):
+        super().__init__()
+        self.up = nn.Linear(config.inner, width)
+        self.down = nn.Linear(width, config.inner)
+
+    def forward(self, tokens):
+        return self.down(self.up(nn.functional.one_hot(tokens, 8).float()).relu())
+
+
+class ParallelNet(Net):
+    def __init__(self, width: int, config: Config, mesh, world_size):
+        super().__init__(width, config)
+        assert mesh.size() == world_size
+        parallelize_module(self, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+""",
+}
+
 EMPTY = {"notes.md": "nothing here\n"}

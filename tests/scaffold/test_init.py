@@ -13,9 +13,21 @@ from tests.scaffold import repos
 from shardproof.cli.app import main
 from shardproof.scaffold.choose import choose
 from shardproof.scaffold.look import look
+from shardproof.scaffold.parallel import told
 
 SRC = Path(__file__).parents[2] / "src"
-ALL = ["PLAN", "DDP", "BY_HAND", "FSDP", "PRETRAINED", "BUILDER", "EMPTY"]
+ALL = [
+    "PLAN",
+    "DDP",
+    "BY_HAND",
+    "FSDP",
+    "PRETRAINED",
+    "BUILDER",
+    "PAIR",
+    "ALL_RANKS",
+    "MESHED",
+    "EMPTY",
+]
 
 
 @pytest.fixture
@@ -71,7 +83,8 @@ def check(repo: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("repo", ["BY_HAND"], indirect=True)
 def test_code_that_communicates_by_itself(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = written(repo, capsys)
-    assert '    group = mesh.get_group("tp")\n    return Mlp(group=group)\n' in text
+    assert "    return Mlp()\n" in text
+    assert '    return Mlp(group=mesh.get_group("tp"))\n' in text
     assert "collective: tp.py:17: dist.all_reduce(y, group=self.group)" in out
     done = check(repo)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -87,7 +100,12 @@ def test_ddp_in_a_script_below_src(repo: Path, capsys: pytest.CaptureFixture[str
     assert "launched on ? ranks: README.md:1" in out
     done = check(repo)
     assert done.returncode == 2
-    assert "fill in: the shape of x, such as (8, 64)" in done.stderr
+    assert done.stderr == (
+        "error: check_first.py is not finished: fill in the shape of x, such as (8, 64)\n"
+        f"  where: check_first.py:{line_of('Input(TODO', text)}\n"
+        "  expected: a file without TODO(...)\n"
+        "  next: write it there in place of TODO(...)\n"
+    )
 
 
 @pytest.mark.parametrize("repo", ["FSDP"], indirect=True)
@@ -99,7 +117,57 @@ def test_holes_are_named(repo: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "with 3 holes" in out
     done = check(repo)
     assert done.returncode == 2
-    assert "fill in: config" in done.stderr or "fill in: the shape" in done.stderr
+    assert "fill in the shape of x" in done.stderr
+    path = repo / "check_first.py"
+    path.write_text(text.replace('TODO("the shape of x, such as (8, 64)")', "(4, 8)"))
+    done = check(repo)
+    assert done.returncode == 2
+    assert f"check_first.py:{line_of('config=TODO', text)}\n" in done.stderr
+    assert "check_first.py is not finished: fill in config: 'Config'\n" in done.stderr
+
+
+def line_of(part: str, text: str) -> int:
+    return next(k for k, line in enumerate(text.splitlines(), 1) if part in line)
+
+
+@pytest.mark.parametrize("repo", ["PAIR"], indirect=True)
+def test_the_class_that_takes_a_group_is_the_program_of_a_rank(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, out = written(repo, capsys)
+    assert "    return Block()\n" in text
+    assert '    return TPBlock(shard_over=mesh.get_group("tp"))\n' in text
+    assert "from models import Block, TPBlock\n" in text
+    assert "the model of a rank: TPBlock at models.py:" in out
+    assert "another model: ShardedMlp" in out
+    done = check(repo)
+    assert done.stdout.startswith("refines"), done.stdout + done.stderr
+    assert "itself" not in done.stdout
+
+
+@pytest.mark.parametrize("repo", ["ALL_RANKS"], indirect=True)
+def test_a_class_that_communicates_over_all_ranks(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = written(repo, capsys)
+    assert "this one, on one rank" in text
+    assert text.count("    return Net()\n") == 2
+    done = check(repo)
+    assert done.stdout.startswith("refines"), done.stdout + done.stderr
+    assert "itself" not in done.stdout
+
+
+@pytest.mark.parametrize("repo", ["MESHED"], indirect=True)
+def test_a_class_that_makes_itself_parallel(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, out = written(repo, capsys)
+    assert '    return Net(width=TODO("width: int"), config=Config())\n' in text
+    assert "from net import Config, Net, ParallelNet\n" in text
+    given = 'config=Config(), mesh=mesh["tp"], world_size=mesh["tp"].size()'
+    assert f'    return ParallelNet(width=TODO("width: int"), {given})\n' in text
+    assert "with 2 holes" in out
+    (repo / "check_first.py").write_text(text.replace('TODO("width: int")', "16"))
+    done = check(repo)
+    assert done.stdout.startswith("refines"), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("repo", ["BUILDER"], indirect=True)
@@ -117,6 +185,10 @@ def test_a_function_that_builds_the_model_of_a_rank(
 def test_without_a_model_of_its_own(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = written(repo, capsys)
     assert "Spec.from_graphs(" in text
+    assert "with 3 holes" in out
+    done = check(repo)
+    assert done.returncode == 2
+    assert "fill in the path of the graph on one rank" in done.stderr
     assert "pretrained weights: finetune.py:3" in out
     assert "not read: binary.py, broken.py" in out
 
@@ -146,8 +218,8 @@ def test_our_own_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     choice = choose(seen)
     assert choice.model is not None
     assert choice.model.name == "Transformer"
-    assert choice.by_hand
-    assert choice.group == "group"
+    assert choice.by_hand is choice.model
+    assert [a.name for a in told(choice.model)] == ["group"]
 
 
 def test_torch_is_not_imported(tmp_path: Path) -> None:

@@ -95,12 +95,18 @@ class Cache:
             return
         report = to_json(verdict).decode()
         entry = Entry(SCHEMA, key, report, _check(key, report))
+        new = not self.folder.exists()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             ignore = self.folder / ".gitignore"
             if not ignore.exists():
                 write_whole(ignore, _IGNORE)
             write_whole(path, msgspec.json.encode(entry))
+            if new:
+                self.note(
+                    f"note: verdicts are kept in {self.folder}, which git ignores; "
+                    "--no-cache keeps none"
+                )
         except OSError as error:
             self.note(f"note: the verdict was not kept in {self.folder}: {error.strerror}")
             self.folder = None
@@ -146,4 +152,5 @@ def _check(key: str, report: str) -> str:
 
 
 def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    wiped = "\r\x1b[K" if sys.stderr.isatty() else ""  # the line that shows the stage
+    sys.stderr.write(f"{wiped}{text}\n")

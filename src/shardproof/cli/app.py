@@ -48,7 +48,8 @@ def check(
     The exit code of a matrix is that of its worst configuration.
 
     Args:
-        target: FILE.py:function, where the function returns a Spec.
+        target: FILE.py:function, where the function returns a Spec; FILE.py alone names the only
+            one in it.
         json: Write the report as JSON to this file; - prints it in place of the text.
         full: Show lists in full.
         replay: Replay on small concrete inputs; without it nothing can be refuted by value.

@@ -61,9 +61,10 @@ def check_target(
     wanted = configurations(matrix)
     on_github = outputs.on_github(github)
     options = Options(replay, for_all, keep, Cache(Path(cache) if cache else None), folders)
-    run = Run(target, file=target.rpartition(":")[0])
+    run = Run(target, file=target.rpartition(":")[0] or target)
     try:
-        found = find_target(target)
+        found = find_target(target, wanted[0] if wanted else ())
+        run.target = found.text
         run.file, run.line = str(found.path), found.line
         with progress(sys.stderr) as show:
             if matrix:

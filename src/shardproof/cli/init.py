@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
-from shardproof.errors import InputError
+from shardproof.errors import HOLE, InputError
 from shardproof.report.files import write_whole
 from shardproof.scaffold.choose import Choice, choose
 from shardproof.scaffold.facts import Seen
@@ -56,12 +57,16 @@ def init(folder: str, output: str, *, force: bool) -> int:
 
 
 def _found(seen: Seen, choice: Choice) -> Iterator[str]:
-    yield f"Looked at {seen.files} Python files (nothing was run)."
+    files = "1 Python file" if seen.files == 1 else f"{seen.files} Python files"
+    yield f"Looked at {files} (nothing was run)."
     if seen.unreadable:
         yield f"  not read: {', '.join(seen.shown(p) for p in seen.unreadable[:_SHOWN])}"
     if choice.model is not None:
         m = choice.model
         yield f"  model: {m.name} at {seen.shown(m.path)}:{m.line}"
+    if choice.by_hand is not None:
+        p = choice.by_hand
+        yield f"  the model of a rank: {p.name} at {seen.shown(p.path)}:{p.line}"
     for other in choice.others:
         yield f"  another model: {other.name} at {seen.shown(other.path)}:{other.line}"
     for use in choice.how:
@@ -80,11 +85,12 @@ def _found(seen: Seen, choice: Choice) -> Iterator[str]:
 
 
 def _next(shown: str, text: str) -> Iterator[str]:
-    holes = text.count("TODO(") - text.count("def TODO(") + text.count("# TODO")
-    yield f"Wrote {shown}" + (f" with {holes} holes." if holes else ".")
+    holes = text.count(f"{HOLE}(") - text.count(f"def {HOLE}(")
+    said = "" if not holes else " with 1 hole" if holes == 1 else f" with {holes} holes"
+    yield f"Wrote {shown}{said}."
     yield "Next:"
+    if "from_graphs" not in text and find_spec("torch") is None:
+        yield "  pip install 'shardproof[torch]', for PyTorch is not installed here"
     if holes:
-        yield f"  fill in every TODO in {shown}"
+        yield f"  fill in every {HOLE} in {shown}"
     yield f"  shardproof check {shown}:{FUNCTION}"
-    if "from_graphs" not in text:
-        yield "  pip install 'shardproof[torch]', if PyTorch is not installed here"

@@ -7,15 +7,17 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shardproof.errors import InputError, shorten
+from shardproof.cli.listing import checkable, functions, takes_extents
+from shardproof.errors import InputError, hole, shorten
 from shardproof.spec.spec import Spec
 
+_HINT = "name file and function"
 _FORM = "FILE.py:function, where the function takes no arguments and returns a Spec"
 
 
@@ -78,18 +80,21 @@ def load_target(target: str) -> Spec:
     return find_target(target).make()
 
 
-def find_target(target: str) -> Target:
-    """Import the file and find the function.
+def find_target(target: str, extents: Collection[str] = ()) -> Target:
+    """Import the file and find the function. A file alone names the only one in it that can be
+    checked with these mesh extents.
 
     Raises:
         InputError: there is no such file or function.
     """
-    file, _, name = target.rpartition(":")
-    if not file or not name:
-        raise _error(f"{shorten(target)!r} does not name a function", target, _FORM, _hint(target))
+    file, _, name = (target, "", "") if target.endswith(".py") else target.rpartition(":")
     path = Path(file)
+    if not file or not (name or file == target):
+        raise _error(f"{shorten(target)!r} does not name a function", target, _FORM, _HINT)
     if not path.is_file():
         raise _error(f"there is no file {shorten(file)}", target, _FORM, "check the path")
+    if not name:
+        return _only(path, extents)
     module = _import(path)
     found = getattr(module, name, None)
     if found is None:
@@ -97,6 +102,42 @@ def find_target(target: str) -> Target:
             f"{path.name} has no function {name!r}", target, _one_of(module), _closest(name, module)
         )
     return Target(target, path, name, found)
+
+
+def _only(path: Path, extents: Collection[str]) -> Target:
+    """The only function of a file that can be checked."""
+    module = _import(path)
+    names = checkable(module, extents)
+    if len(names) == 1:
+        return Target(f"{path}:{names[0]}", path, names[0], getattr(module, names[0]))
+    if names:
+        raise _error(
+            f"{path.name} has {len(names)} functions to check",
+            str(path),
+            f"one of: {', '.join(f'{path}:{name}' for name in names)}",
+            "name one of them",
+        )
+    others = takes_extents(module)
+    with_axes = f" with {', '.join(extents)}" if extents else ""
+    raise _error(
+        f"{path.name} has no function that can be checked{with_axes}",
+        str(path),
+        f"one of {', '.join(others)} and a --matrix of its arguments" if others else _FORM,
+        _next_step(path, others, extents),
+    )
+
+
+def _next_step(path: Path, others: list[str], extents: Collection[str]) -> str:
+    if not others or extents:
+        return f"write one, and name it: {path}:NAME"
+    if len(others) > 1:
+        return f"name one, and the axes that it takes: {path}:NAME --matrix tp=1,2"
+    name, _, rest = others[0].removesuffix(")").partition("(")
+    return f"shardproof check {path}:{name} --matrix {_axes(rest)}"
+
+
+def _axes(takes: str) -> str:
+    return " ".join(f"{axis}=1,2" for axis in takes.split(", "))
 
 
 def _import(path: Path) -> ModuleType:
@@ -113,7 +154,7 @@ def _import(path: Path) -> ModuleType:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise _failed(f"{path.name} cannot be imported", error, path) from error
+        raise hole(error) or _failed(f"{path.name} cannot be imported", error, path) from error
     finally:
         sys.path.pop(0)
     return module
@@ -126,13 +167,21 @@ def _call(target: Target, extents: Mapping[str, int]) -> object:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise _failed(f"{target.name} failed", error, target.path) from error
+        raise hole(error) or _failed(f"{target.name} failed", error, target.path) from error
 
 
 def _misfit(target: Target, extents: Mapping[str, int], error: TypeError) -> InputError:
     """The function cannot be called with what there is."""
     where, name = f"{target.path}:{target.name}", target.name
     takes = ", ".join(inspect.signature(target.found).parameters)
+    if extents and not takes:
+        return _error(
+            f"{name} takes no arguments, so that --matrix has nothing to vary",
+            where,
+            f"a function of the mesh extents: def {name}({', '.join(extents)})",
+            f"give it arguments and use them: mesh=Mesh("
+            f"{', '.join(f'{axis}={axis}' for axis in extents)}); or leave --matrix out",
+        )
     if extents:
         return _error(
             f"{name}({takes}) cannot be called with {', '.join(extents)}: {error}",
@@ -145,7 +194,7 @@ def _misfit(target: Target, extents: Mapping[str, int], error: TypeError) -> Inp
         where,
         _FORM,
         f"wrap it: def {name}_4(): return {name}(4); or, for mesh extents, use "
-        f"--matrix {' '.join(f'{p}=1,2' for p in takes.split(', '))}",
+        f"--matrix {_axes(takes)}",
     )
 
 
@@ -161,30 +210,14 @@ def _failed(what: str, error: BaseException, path: Path) -> InputError:
     )
 
 
-def _functions(module: ModuleType) -> list[str]:
-    return [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and (isinstance(value, Spec) or getattr(value, "__module__", None) == module.__name__)
-        and (isinstance(value, Spec) or inspect.isfunction(value))
-    ]
-
-
 def _one_of(module: ModuleType) -> str:
-    names = _functions(module)
+    names = functions(module)
     return f"one of: {shorten(', '.join(names))}" if names else "a function that returns a Spec"
 
 
 def _closest(name: str, module: ModuleType) -> str:
-    near = difflib.get_close_matches(name, _functions(module), n=1)
+    near = difflib.get_close_matches(name, functions(module), n=1)
     return f"did you mean {near[0]}?" if near else "check the name of the function"
-
-
-def _hint(target: str) -> str:
-    return (
-        f"add the function: {target}:NAME" if target.endswith(".py") else "name file and function"
-    )
 
 
 def _error(what: str, where: str, expected: str, next_step: str) -> InputError:

@@ -31,7 +31,7 @@ class Backward:
         for j in self.inf.judged:
             value = graphs[j.graph].output(j.obligation.dist_output)
             node = self.tracer.node((j.graph, value)) if value is not None else None
-            if node is not None and node.origin.phase == "forward" and not _is_zero(j.found):
+            if node is not None and node.origin.phase == "forward" and not is_zero(j.found):
                 name = j.obligation.seq_output
                 names[name] = names.get(name, True) and j.holds
         return names
@@ -43,7 +43,7 @@ class Backward:
         phase = node.origin.phase if node is not None else ""
         if not phase or not all(self.forward.values()):
             return None
-        if code == "SP203" and _is_zero(judged.found):
+        if code == "SP203" and is_zero(judged.found):
             said: str | None = (
                 f"{judged.obligation.dist_output} is zero; no gradient arrives there, as a step on "
                 "the way is hidden from autograd"
@@ -113,5 +113,6 @@ class Backward:
         return any(n is not None and "group" in n.attrs for n in nodes)
 
 
-def _is_zero(v: Val | None) -> bool:
+def is_zero(v: Val | None) -> bool:
+    """Whether a value is known to be zero everywhere."""
     return v is not None and not any(c.lin for c in v.cells)

@@ -191,12 +191,12 @@ class Classifier:
         return f" ({parts[0]} on rank {place[0]})" if parts else ""
 
     def _bias_everywhere(self, site: Site) -> bool:
-        """Whether the sum that was formed is later reduced (so its complete part is counted
-        again on every rank)."""
-        for p, (node, _, operands) in self.tracer._made.items():
-            if (site.rank, site.value) in operands and "group" in node.attrs:
-                return p is not None
-        return False
+        """Whether the sum that was formed is later reduced, as it is or passed on by views (so its
+        complete part is counted again on every rank)."""
+        formed = (site.rank, site.value)
+        return any(
+            formed in self.tracer.carriers(p) for p in self.tracer.reduced() if p[0] == site.rank
+        )
 
     def _factor(self, site: Site, v: Val | None) -> Cause | None:
         if site.oddity is None or site.oddity.kind != FACTOR or v is None:

@@ -231,7 +231,8 @@ _declare(
     example="""
     y = all_reduce(x_shard @ w_shard + bias)
     """,
-    fix="Add the term after the reduction, or on one rank only.",
+    fix="""Add the term after the reduction: its gradient is whole on every rank. Or add it on
+    one rank only, or 1/N of it on each: its gradient then needs an all_reduce.""",
 )
 _declare(
     "SP119",

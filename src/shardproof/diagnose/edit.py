@@ -59,7 +59,18 @@ class Set:
     attrs: AttrsOfRank
 
 
-Edit = Insert | Remove | Set | Rewire | Combine
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A new operator on what is returned under ``name``, on every rank that returns it: it needs no
+    position that the ranks have in common."""
+
+    name: str
+    op: str
+    attrs: AttrsOfRank
+    at: int = -1
+
+
+Edit = Insert | Remove | Set | Rewire | Combine | Result
 
 
 def apply(problem: Problem, edits: Sequence[Edit], op: str) -> Problem | None:
@@ -86,6 +97,9 @@ def apply(problem: Problem, edits: Sequence[Edit], op: str) -> Problem | None:
 
 
 def _one(g: Graph, e: Edit, rank: int) -> None:
+    if isinstance(e, Result):
+        _returned(g, e, rank)
+        return
     if isinstance(e, Set):
         g.nodes[e.at].attrs.update(e.attrs(rank))
         return
@@ -103,6 +117,18 @@ def _one(g: Graph, e: Edit, rank: int) -> None:
     _replace(g, old, new, e.at + 1)
     origin = g.nodes[e.at].origin if e.at >= 0 else g.nodes[0].origin
     g.nodes.insert(max(e.at + 1, 0), Node(e.op, operands, attrs, (new,), origin, new.name))
+
+
+def _returned(g: Graph, e: Result, rank: int) -> None:
+    place = g.output_names.index(e.name) if e.name in g.output_names else None
+    old = g.outputs[place] if place is not None else None
+    if place is None or old is None:
+        return
+    attrs = e.attrs(rank)
+    new = Value(f"{old.name}.fix", infer_types(e.op, (old.type,), attrs)[0])
+    maker = next((n for n in g.nodes if old in n.outputs), g.nodes[-1])
+    g.nodes.append(Node(e.op, (old,), attrs, (new,), maker.origin, new.name))
+    g.outputs[place] = new
 
 
 def value_at(g: Graph, position: int) -> Value:
@@ -154,6 +180,6 @@ def group_attrs(mesh: Mesh, axis: str, spmd: bool) -> AttrsOfRank:
 
 
 __all__ = [
-    "Combine", "Edit", "Insert", "Remove", "Rewire", "Set", "TensorType", "apply", "group_attrs",
-    "value_at",
+    "AttrsOfRank", "Combine", "Edit", "Insert", "Remove", "Result", "Rewire", "Set", "TensorType",
+    "apply", "group_attrs", "value_at",
 ]  # fmt: skip

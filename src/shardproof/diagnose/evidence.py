@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shardproof.diagnose.candidates import Candidate
 from shardproof.diagnose.classify import Cause
-from shardproof.diagnose.fixes import Candidate
 from shardproof.diagnose.trace import Site
 from shardproof.infer.run import Inference
 from shardproof.replay.search import Search

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shardproof.collectives.errors import ProtocolError
 from shardproof.collectives.errors import Site as ProtocolSite
+from shardproof.diagnose.backward import is_zero
 from shardproof.diagnose.classify import Cause, Classifier
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.facts import Facts
@@ -89,6 +92,11 @@ class Findings:
         site = self.tracer.site(place)
         site.carriers = self.tracer.carriers(place)
         cause = self.sharpener.sharpen(cause, site, j)
+        shown = self._made_elsewhere(j, site) if cause.code == "SP203" else None
+        if shown is not None:
+            name = j.obligation.dist_output
+            said = f"%{name} is zero where nothing makes it; rank {shown[0]} makes it"
+            cause = replace(cause, message=said)
         key: object = (
             (cause.code,)
             if cause.code in ("SP110", "SP121")
@@ -99,7 +107,27 @@ class Findings:
         )
         finding = self._dress(site, cause)
         finding.found = describe(self.inf.evaluator, j.found)
+        if shown is not None:
+            label = f"rank {shown[0]} makes it here"
+            finding.primary = span("distributed", self.tracer.node(shown), shown[1], label)
+        of = sequential_node(self.inf, j.expected) if finding.secondary is None else None
+        if of is not None:
+            finding.secondary = span("sequential", of, None)
         self._merge(merged, key, max(site.order, 0), finding, j)
+
+    def _made_elsewhere(self, j: Judged, site: Site) -> Place | None:
+        """The same output on another rank that has a source line for it, where this one returns a
+        zero without one: a parameter that its program does not use."""
+        if (site.node is not None and site.node.origin.file) or not is_zero(j.found):
+            return None
+        for other in self.inf.judged:
+            if other.obligation is j.obligation and not is_zero(other.found):
+                graph = self.inf.problem.distributed.graphs[other.graph]
+                value = graph.output(j.obligation.dist_output)
+                node = self.tracer.node((other.graph, value)) if value is not None else None
+                if value is not None and node is not None and node.origin.file:
+                    return other.graph, value
+        return None
 
     def _merge(
         self,

@@ -8,20 +8,16 @@ the affected outputs are proved is shown, and what is shown says so.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
 
-from shardproof.diagnose.classify import Cause, ratio_of
-from shardproof.diagnose.edit import Edit, Insert, Remove, Set, apply, group_attrs
-from shardproof.diagnose.facts import FACTOR, Facts
-from shardproof.diagnose.rewire import proposals
-from shardproof.diagnose.suspects import suspects
-from shardproof.diagnose.trace import Place, Site, Tracer
+from shardproof.diagnose.candidates import Candidate, Candidates
+from shardproof.diagnose.checked import checked
+from shardproof.diagnose.classify import Cause
+from shardproof.diagnose.edit import apply
+from shardproof.diagnose.everywhere import everywhere
+from shardproof.diagnose.suggest import suggestion
+from shardproof.diagnose.trace import Site
 from shardproof.infer.run import Inference
-from shardproof.ir.graph import Graph, Node, Value, is_float
 from shardproof.replay.instantiate import is_concrete
 from shardproof.replay.resize import Resized, keep_sizes
 from shardproof.replay.search import SMALL, differing_as_given, elements
@@ -37,17 +33,6 @@ MAX_INFERENCES = 16
 # Changes shown beside the first, and how many more candidates are tried for them.
 MAX_OTHERS = 2
 MORE_RUNS = 6
-MAX_UPSTREAM = 24
-MAX_DOWNSTREAM = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """``text`` says what to change; ``op`` is the operator at the place of the edits."""
-
-    text: str
-    edits: tuple[Edit, ...]
-    op: str = ""
 
 
 class FixSearch:
@@ -56,15 +41,12 @@ class FixSearch:
     def __init__(self, inf: Inference, fixed: dict[str, float] | None) -> None:
         self.inf, self.fixed = inf, fixed
         self.problem: Problem = inf.problem
-        self.facts = Facts(inf)
-        self.tracer = Tracer(inf, self.facts)
-        self.mesh = self.problem.distributed.mesh
-        self.axes = [a for a, n in self.mesh.axes if n != 1]
-        self.spmd = self.problem.distributed.spmd
         self._small = is_concrete(self.problem) and elements(self.problem) <= SMALL
+        self._candidates = Candidates(inf, self._small)
         self._analysed: Resized | None = None
         # Outputs that the last candidate proves, and those that the fix found last proves.
         self._proves: set[str] = set()
+        self._whole = False
         self.cured: set[str] = set()
         self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
@@ -74,7 +56,7 @@ class FixSearch:
         first: Candidate | None = None
         tried: set[str] = set()
         most = self._most_runs() if self._small else MAX_INFERENCES
-        for c in self._candidates(finding, site, cause):
+        for c in self._changes(finding, site, cause):
             if c.text in tried:
                 continue
             if len(tried) >= most or len(finding.other_fixes) == MAX_OTHERS:
@@ -85,10 +67,22 @@ class FixSearch:
             if first is None:
                 first, most = c, min(most, len(tried) + MORE_RUNS) if self._small else 0
                 finding.fix, finding.fix_verified = c.text, True
+                graph = self.problem.distributed.graphs[site.rank]
+                finding.fix_checked = checked(graph, c.edits, c.how, self._whole)
+                finding.suggestion = suggestion(graph, c.edits)
                 self.cured = self._proves
             else:
                 finding.other_fixes.append(c.text)
         return first
+
+    def _changes(self, finding: Finding, site: Site, cause: Cause) -> Iterator[Candidate]:
+        """Every change alone, then at all calls of its line."""
+        graph = self.problem.distributed.graphs[site.rank]
+        for c in self._candidates.of(finding, site, cause):
+            yield c
+            every = everywhere(graph, site.node, c)
+            if every is not None:
+                yield every
 
     def _proved(self, c: Candidate, affected: set[str]) -> bool:
         edited = apply(self.problem, c.edits, c.op)
@@ -99,7 +93,7 @@ class FixSearch:
             return False
         still = {j.obligation.seq_output for j in result.judged if not j.holds}
         before = {name for name, _ in self._open}
-        self._proves = before - still
+        self._proves, self._whole = before - still, not still
         return not (still & affected) and still <= before
 
     def _most_runs(self) -> int:
@@ -112,280 +106,3 @@ class FixSearch:
         if self._analysed is None:
             self._analysed = keep_sizes(self.problem)
         return bool(differing_as_given(edited, self.fixed, self._analysed) & affected)
-
-    # ---- candidates
-
-    def _candidates(self, finding: Finding, site: Site, cause: Cause) -> Iterator[Candidate]:
-        if cause.kind == "SP121" and len(finding.affected) > 1:
-            yield from self._reduce_outputs(finding)
-        start = cause.wrong or (site.rank, site.value)
-        way = self.tracer.carriers(start)
-        mine = [p for p in site.operands if p[0] == site.rank]
-        near = [
-            (site.rank, site.value),
-            start,
-            *way,
-            *(q for p in mine for q in self.tracer.carriers(p)),
-        ]
-        for place in dict.fromkeys(near):
-            yield from self._change_collective(place)
-        if cause.kind in ("SP110", "SP118", "SP121", "SP116"):
-            for place in dict.fromkeys((way[-1], start, *way)):
-                yield from self._reduce(place, "max" if cause.kind == "SP116" else "sum")
-        if site.oddity is not None and site.oddity.kind == FACTOR:
-            yield from self._factor(finding, site)
-        yield from self._attributes(site, cause)
-        for place in dict.fromkeys(near):
-            yield from self._slice(place)
-        if cause.kind in ("SP110", "SP118"):
-            yield from self._share(site)
-        yield from self._scale_outputs(finding)
-        yield from self._behind(near)
-
-    def _behind(self, near: list[Place]) -> Iterator[Candidate]:
-        """Reductions and changed collectives further back; where a value is a part of a sum, the
-        whole sum may have been meant long before anything went wrong."""
-        places = [*self._upstream(near), *self._downstream(near[0])]
-        parts = [p for p in places if self._is_part(p)]
-        for place in (*parts, *(p for p in places if p not in parts)):
-            yield from self._reduce(place, "sum")
-        for place in parts:
-            yield from self._reduce(place, "avg")
-        for place in places:
-            yield from self._change_collective(place)
-            yield from self._slice(place)
-        yield from self._as_on_one_rank(places)
-        if self._small:
-            graph = self.problem.distributed.graphs[near[0][0]]
-            for text, edits, op in proposals(graph, [v for _, v in places]):
-                yield Candidate(text, edits, op)
-
-    def _upstream(self, starts: list[Place]) -> list[Place]:
-        """Real values that the given ones depend on, nearest first."""
-        seen = dict.fromkeys(starts)
-        todo = deque(seen)
-        while todo and len(seen) < MAX_UPSTREAM:
-            rank, value = todo.popleft()
-            for p in self.tracer.operands((rank, value)):
-                if p[0] == rank and p not in seen and is_float(p[1].dtype):
-                    seen[p] = None
-                    todo.append(p)
-        return list(seen)
-
-    def _downstream(self, start: Place) -> list[Place]:
-        """Real values that depend on the given one, nearest first: what is wrong early may be
-        put right late, as gradients are by a reduction."""
-        rank, reached = start[0], {start[1]}
-        out: list[Place] = []
-        for node in self.problem.distributed.graphs[rank].nodes:
-            if node.outputs and reached & set(node.inputs):
-                reached.update(node.outputs)
-                if is_float(node.outputs[0].dtype):
-                    out.append((rank, node.outputs[0]))
-        return out[:MAX_DOWNSTREAM]
-
-    def _is_part(self, place: Place) -> bool:
-        v = self.tracer.meaning(place)
-        return v is not None and bool(self.facts.partials(v))
-
-    def _share(self, site: Site) -> Iterator[Candidate]:
-        """Add this rank's share of a replicated summand."""
-        extents = [n for a, n in self.mesh.axes if a in self.axes and isinstance(n, int)]
-        for place in (p for p in site.operands if p[0] == site.rank and not self._is_part(p)):
-            at = self._at(place)
-            for extent in extents if at is not None else ():
-                by = Fraction(1, extent)
-                text = f"add %{place[1].name} behind the reduction, or {by} of it on each rank"
-                assert at is not None
-                edit = Insert(at[0], "scale", lambda rank, by=by: {"by": by})  # type: ignore[misc]
-                yield Candidate(text + _where(site.node), (edit,), at[1].op if at[1] else "")
-
-    def _scale_outputs(self, finding: Finding) -> Iterator[Candidate]:
-        """Take the factor out where the outputs are returned."""
-        graph = self.problem.distributed.graphs[0]
-        ratios: dict[str, Fraction] = {}
-        for j in self.inf.judged:
-            if j.holds or j.obligation.seq_output not in finding.affected:
-                continue
-            ratio = ratio_of(j.found, j.expected) if j.found and j.expected else None
-            if not isinstance(ratio, Fraction):
-                return
-            if ratios.setdefault(j.obligation.dist_output, ratio) != ratio:
-                return
-        edits, nodes = [], []
-        for name, ratio in ratios.items():
-            value = _returned(graph, name)
-            at = self._at((0, value)) if value is not None else None
-            if at is None:
-                return
-            nodes.append(at[1])
-            edits.append(Insert(at[0], "scale", lambda rank, by=1 / ratio: {"by": by}))  # type: ignore[misc]
-        if edits:
-            factors = ", ".join(f"%{n} by {1 / k}" for n, k in ratios.items())
-            yield Candidate(f"multiply {factors}{_where(nodes[0])}", tuple(edits))
-
-    def _at(self, place: Place) -> tuple[int, Node | None] | None:
-        """Position of the node that makes a value, or of an input (negative)."""
-        graph = self.problem.distributed.graphs[place[0]]
-        node = self.tracer.node(place)
-        if node is not None:
-            for k, n in enumerate(graph.nodes):
-                if n is node:
-                    return (k, n) if n.outputs and n.outputs[0] is place[1] else None
-            return None
-        for k, v in enumerate(graph.inputs):
-            if v is place[1]:
-                return -1 - k, None
-        return None
-
-    def _reduce(self, place: Place, op: str) -> Iterator[Candidate]:
-        at = self._at(place)
-        if at is None or not is_float(place[1].dtype):
-            return
-        k, node = at
-        for axis in self.axes:
-            text = f"all_reduce %{place[1].name} ({op}) over {axis}{_where(node)}"
-            yield Candidate(text, (self._reduction(k, op, axis),), node.op if node else "")
-
-    def _reduction(self, k: int, op: str, axis: str) -> Insert:
-        group = group_attrs(self.mesh, axis, self.spmd)
-        return Insert(k, "all_reduce", lambda rank: {"op": op, **group(rank)})
-
-    def _reduce_outputs(self, finding: Finding) -> Iterator[Candidate]:
-        graph = self.problem.distributed.graphs[0]
-        names = [
-            o.dist_output for o in self.problem.obligations if o.seq_output in finding.affected
-        ]
-        places = [(0, v) for n in names if (v := _returned(graph, n)) is not None]
-        found = [self._at(p) for p in places]
-        positions = [f[0] for f in found if f is not None]
-        if len(positions) != len(places):
-            return
-        for axis in self.axes:
-            edits = tuple(self._reduction(k, "sum", axis) for k in positions)
-            where = _where(next((f[1] for f in found if f is not None), None))
-            yield Candidate(f"all_reduce (sum) over {axis}: {', '.join(names)}{where}", edits)
-
-    def _factor(self, finding: Finding, site: Site) -> Iterator[Candidate]:
-        """Take the wrong factor out wherever the program makes it."""
-        ratio = self._ratio(site)
-        if ratio is None:
-            return
-        same: list[tuple[int, Node]] = []
-        for j in self.inf.judged:
-            graph = self.problem.distributed.graphs[j.graph]
-            value = _returned(graph, j.obligation.dist_output)
-            if j.holds or j.graph != site.rank or value is None:
-                continue
-            if j.obligation.seq_output not in finding.affected or j.found is None:
-                continue
-            assert j.expected is not None
-            wrong = suspects(self.inf.evaluator.table, j.found, j.expected)
-            for other in self.tracer.sites((site.rank, value), wrong):
-                at = self._at((other.rank, other.value))
-                if self._ratio(other) == ratio and at is not None and at[1] is not None:
-                    same.append((at[0], at[1]))
-        same = list(dict.fromkeys(same))
-        by = 1 / ratio
-        for group in ([*same], same[:1]):
-            if group:
-                edits = tuple(Insert(k, "scale", lambda rank: {"by": by}) for k, _ in group)
-                names = ", ".join(f"%{n.outputs[0].name}" for _, n in group)
-                yield Candidate(f"multiply {names} by {by}{_where(group[0][1])}", edits)
-
-    def _ratio(self, site: Site) -> Fraction | None:
-        if site.oddity is None or site.oddity.kind != FACTOR:
-            return None
-        t, k = site.oddity.terms[0]
-        known = self.facts.factors.get(t.atom)
-        if not known:
-            return None
-        ratio = k / next(iter(known))
-        return ratio if isinstance(ratio, Fraction) else None
-
-    def _change_collective(self, place: Place) -> Iterator[Candidate]:
-        k, node = self._at(place) or (0, None)
-        if node is None or "group" not in node.attrs:
-            return
-        if node.inputs and node.inputs[0].type == node.outputs[0].type:
-            yield Candidate(
-                f"leave out {node.op} %{place[1].name}{_where(node)}", (Remove(k),), node.op
-            )
-        for op in ("sum", "avg", "max"):
-            if "op" in node.attrs and node.attrs["op"] != op:
-                text = f"reduce %{place[1].name} with {op}{_where(node)}"
-                yield Candidate(text, (Set(k, lambda rank, o=op: {"op": o}),), node.op)  # type: ignore[misc]
-        for axis in self.axes:
-            text = f"let {node.op} %{place[1].name} run over {axis}{_where(node)}"
-            yield Candidate(text, (Set(k, group_attrs(self.mesh, axis, self.spmd)),), node.op)
-
-    def _attributes(self, site: Site, cause: Cause) -> Iterator[Candidate]:
-        near = cause.near.node if cause.near is not None else None
-        k, node = self._at((site.rank, site.value)) or (0, None)
-        if near is None or node is None or near.op != node.op:
-            return
-        new = {a: x for a, x in near.attrs.items() if node.attrs.get(a) != x and a != "shape"}
-        if new and "group" not in node.attrs:
-            shown = ", ".join(f"{a}={x}" for a, x in new.items())
-            text = (
-                f"use {shown} in %{site.value.name}, as the sequential program does{_where(node)}"
-            )
-            yield Candidate(text, (Set(k, lambda rank: dict(new)),), node.op)
-
-    def _as_on_one_rank(self, places: list[Place]) -> Iterator[Candidate]:
-        """Attributes that differ between ranks (a slice, a factor) as they are on one of them,
-        each alone and all together."""
-        found = [c for p in places if (c := self._differing_attrs(p)) is not None]
-        for rank in range(len(self.problem.distributed.graphs)):
-            every = []
-            for place, k, node, attrs in found:
-                new = attrs[rank]
-                shown = ", ".join(f"{a}={x}" for a, x in new.items())
-                text = f"use {shown} in %{place[1].name} on every rank{_where(node)}"
-                edit = Set(k, lambda rank, new=new: dict(new))  # type: ignore[misc]
-                yield Candidate(text, (edit,), node.op)
-                every.append((text, edit))
-            if len(every) > 1:
-                yield Candidate("; ".join(t for t, _ in every), tuple(e for _, e in every))
-
-    def _differing_attrs(
-        self, place: Place
-    ) -> tuple[Place, int, Node, list[dict[str, Any]]] | None:
-        k, node = self._at(place) or (0, None)
-        graphs = self.problem.distributed.graphs
-        if node is None or "group" in node.attrs or any(k >= len(g.nodes) for g in graphs):
-            return None
-        same = [g.nodes[k] for g in graphs]
-        if any(n.op != node.op or n.attrs.keys() != node.attrs.keys() for n in same):
-            return None
-        names = [a for a, x in node.attrs.items() if any(n.attrs[a] != x for n in same)]
-        return (place, k, node, [{a: n.attrs[a] for a in names} for n in same]) if names else None
-
-    def _slice(self, place: Place) -> Iterator[Candidate]:
-        """Let every rank take its own part."""
-        k, node = self._at(place) or (0, None)
-        if node is None or not {"start", "stop"} <= node.attrs.keys() or self.spmd:
-            return
-        start, stop = node.attrs["start"], node.attrs["stop"]
-        if not isinstance(start, int) or not isinstance(stop, int):
-            return
-        width = stop - start
-        for axis in self.axes:
-
-            def own(rank: int, axis: str = axis) -> dict[str, Any]:
-                c = self.mesh.coordinates(rank)[axis]
-                return {"start": c * width, "stop": (c + 1) * width}
-
-            text = f"let %{place[1].name} take this rank's {width} along {axis}{_where(node)}"
-            yield Candidate(text, (Set(k, own),), node.op)
-
-
-def _returned(graph: Graph, name: str) -> Value | None:
-    """The output of that name; None where this rank does not return it."""
-    return graph.output(name) if name in graph.output_names else None
-
-
-def _where(node: Node | None) -> str:
-    if node is None or not node.origin.file:
-        return ""
-    return f" (after {node.origin.file}:{node.origin.line})"

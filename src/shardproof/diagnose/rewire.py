@@ -101,7 +101,9 @@ def _same(v: Value, like: Value) -> bool:
 
 
 def where(node: Node | None) -> str:
-    """The line of an operator, for a text."""
+    """The line of an operator, for a text. One that autograd runs has that of the forward pass,
+    where nothing is to be changed."""
     if node is None or not node.origin.file:
         return ""
-    return f" (at {node.origin.file}:{node.origin.line})"
+    phase = "in the backward pass of" if node.origin.phase == "backward" else "at"
+    return f" ({phase} {node.origin.file}:{node.origin.line})"

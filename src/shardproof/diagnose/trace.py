@@ -69,6 +69,10 @@ class Tracer:
         made = self._made.get(place)
         return made[0] if made else None
 
+    def reduced(self) -> list[Place]:
+        """What collectives work on."""
+        return [p for n, _, operands in self._made.values() if "group" in n.attrs for p in operands]
+
     def operands(self, place: Place) -> list[Place]:
         made = self._made.get(place)
         return made[2] if made else []

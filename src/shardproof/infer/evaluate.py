@@ -40,10 +40,16 @@ MAX_SPREAD = 144
 class Evaluator:
     """Meaning of operators over one naming table."""
 
-    def __init__(self, *, deep: bool = False, multiplied: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        deep: bool = False,
+        multiplied: bool = False,
+        closed: frozenset[str] = frozenset(),
+    ) -> None:
         self.table = Table()
         self.fired: dict[str, int] = {}
-        self.deep = deep
+        self.deep, self.closed = deep, closed
         self.products = Products(self.table, self.fired, deep=deep, multiplied=multiplied)
         self.known = self.products.known
         self.guards = Guards(self.products)

@@ -47,15 +47,19 @@ class Judge:
         sequential: Meanings,
         env: Sequence[Meanings],
         progress: Callable[[str], object] = lambda text: None,
+        proved: Callable[[str], object] = lambda output: None,
     ) -> list[Judged]:
-        """Every obligation on every graph; ``progress`` is told of each and how many hold."""
+        """Every obligation on every graph; ``progress`` is told of each and how many hold,
+        ``proved`` of the outputs that do."""
         out: list[Judged] = []
         held = 0
         for k, ob in enumerate(self.problem.obligations):
             total = len(self.problem.obligations)
             progress(f"obligation {k + 1} of {total}, {held} proved: {ob.seq_output}")
             judged = self.one(ob, sequential, env)
-            held += all(j.holds for j in judged)
+            if all(j.holds for j in judged):
+                held += 1
+                proved(ob.seq_output)
             out += judged
         return out
 

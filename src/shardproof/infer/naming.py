@@ -106,10 +106,17 @@ class Table:
         self.complete: dict[int, Completion] = {}
         self.record: Recording | None = None
         self.fired: dict[str, int] = {}
+        # The lemmas used for a node that was evaluated itself, for reports; no proof reads them.
+        self.used: dict[Any, tuple[str, ...]] = {}
 
     def fire(self, lemma: str) -> None:
-        """Count a use of a lemma."""
+        """Count a use of a lemma, and note it at the node that is evaluated."""
         self.fired[lemma] = self.fired.get(lemma, 0) + 1
+        if self.site is not None:
+            at = self.site[1]
+            before = self.used.get(at, ())
+            if lemma not in before:
+                self.used[at] = (*before, lemma)
 
     # ---- atoms
 

@@ -1,4 +1,5 @@
-"""In which order inference tries its readings of fused operators."""
+"""In which order inference tries its readings of fused operators. Every reading proves only what
+holds, so the order is a question of time."""
 
 from __future__ import annotations
 
@@ -9,13 +10,17 @@ from shardproof.ops import base as alg
 from shardproof.spec.problem import Problem
 
 
-def opened_first(problem: Problem) -> bool:
-    """Whether to open fused operators before trying them closed. Closed ones are only equal to
-    themselves; where one program has an operator that the other spells out (a cross entropy of a
-    divided vocabulary), they will hardly prove anything. Either reading proves what it proves, so
-    this is a question of time only."""
-    fused = _fused([problem.sequential])
-    return fused != _fused(problem.distributed.graphs)
+def spelled_out(problem: Problem) -> bool:
+    """Whether one program has a fused operator that the other spells out (a cross entropy of a
+    divided vocabulary). Closed operators are only equal to themselves, so that they will hardly
+    prove anything then, and opened ones are tried first."""
+    return _fused([problem.sequential]) != _fused(problem.distributed.graphs)
+
+
+def on_both_sides(problem: Problem) -> frozenset[str]:
+    """The fused operators of both programs. They may stay closed where others are opened: an
+    attention that both have is then one value, however its heads are cut."""
+    return frozenset(_fused([problem.sequential]) & _fused(problem.distributed.graphs))
 
 
 def _fused(graphs: Iterable[Graph]) -> set[str]:

@@ -67,7 +67,13 @@ class Inference:
     def again(self, problem: Problem, fixed: dict[str, float] | None = None) -> Inference:
         """Inference of another problem, with the same reading of its operators."""
         ev = self.evaluator
-        return infer(problem, fixed=fixed, deep=ev.deep, multiplied=ev.products.multiplied)
+        return infer(
+            problem,
+            fixed=fixed,
+            deep=ev.deep,
+            multiplied=ev.products.multiplied,
+            closed=ev.closed,
+        )
 
 
 class Runner:
@@ -80,14 +86,17 @@ class Runner:
         fixed: dict[str, float] | None = None,
         deep: bool = False,
         multiplied: bool = False,
+        closed: frozenset[str] = frozenset(),
         progress: Callable[[str], None] | None = None,
+        proved: Callable[[str], object] | None = None,
     ) -> None:
         self.problem = problem
         self.fixed = fixed or {}
-        self.ev = Evaluator(deep=deep, multiplied=multiplied)
+        self.ev = Evaluator(deep=deep, multiplied=multiplied, closed=closed)
         self.collect = Collect(self.ev)
         self.unknown: dict[str, int] = {}
         self.progress = progress or (lambda text: None)
+        self.proved = proved or (lambda output: None)
         self._memo: dict[Any, list[Val]] = {}
         self._first: dict[Any, Node] = {}
         self.opened = Opened()
@@ -107,8 +116,11 @@ class Runner:
         else:
             env = inputs
             self._concrete(schedule, env)
+        self.ev.table.site = None
         judge = Judge(self.problem, self.ev, self.view_graph)
-        judged = judge.all(sequential, env, self.progress)
+        # Where calls do not fit together nothing is proved until they do.
+        told = (lambda output: None) if schedule.errors else self.proved
+        judged = judge.all(sequential, env, self.progress, told)
         return Inference(
             self.problem,
             self.ev,
@@ -189,7 +201,7 @@ class Runner:
         op = alg.lookup(node.op)
         vals = [env[v] for v in node.inputs]
         types = tuple(v.type for v in node.inputs)
-        if self.ev.deep and op.define is not None:
+        if self.ev.deep and op.define is not None and node.op not in self.ev.closed:
             opened = self._opened(op, node, vals)
             if opened is not None:
                 return opened
@@ -348,18 +360,23 @@ def infer(
     fixed: dict[str, float] | None = None,
     deep: bool = False,
     multiplied: bool = False,
+    closed: frozenset[str] = frozenset(),
     symbolic_ranks: bool = True,
     progress: Callable[[str], None] | None = None,
+    proved: Callable[[str], object] | None = None,
 ) -> Inference:
     """Infer the meaning of every distributed value and judge the obligations.
 
     Args:
         deep: fused operators are taken by their definitions.
         multiplied: products of sums are multiplied out.
+        closed: fused operators that are taken as they are all the same.
         symbolic_ranks: ranks that run one program are first taken as one, with its rank open.
+        proved: is told every sequential output when it is proved, for who may be stopped.
     """
     options: dict[str, Any] = {
-        "fixed": fixed, "deep": deep, "multiplied": multiplied, "progress": progress,
+        "fixed": fixed, "deep": deep, "multiplied": multiplied, "closed": closed,
+        "progress": progress, "proved": proved,
     }  # fmt: skip
     if symbolic_ranks and not problem.distributed.spmd and len(problem.distributed.graphs) > 1:
         folded = _folded(problem)

@@ -78,31 +78,45 @@ def _order(tc: tuple[Term, Coef]) -> tuple[Any, ...]:
 
 
 def _join_partials(table: Table, acc: dict[Term, Coef]) -> bool:
+    """Join what is adjacent, each term along one of its reductions; whether anything was."""
     groups: dict[Any, list[Term]] = {}
-    for t, c in acc.items():
+    for t in acc:
         for n, (label, _, _) in enumerate(t.restr):
             if innermost(label)[0] in EXTREMA:
                 continue
-            key = (t.atom, t.ax, t.off, t.restr[:n], label, t.restr[n + 1 :], c)
+            key = (t.atom, t.ax, t.off, t.restr[:n], label, t.restr[n + 1 :])
             groups.setdefault(key, []).append(t)
+    changed = False
     for key, members in groups.items():
-        if len(members) < 2:
-            continue
-        n, label, c = len(key[3]), key[4], key[6]
-        by_lo = {t.restr[n][1]: t for t in members}
-        for t in members:
-            nxt = by_lo.get(t.restr[n][2])
-            if nxt is None or nxt is t:
-                continue
-            joined = with_interval(table, t, n, label, t.restr[n][1], nxt.restr[n][2])
+        if len(members) > 1 and _join_group(table, acc, len(key[3]), members):
+            changed = True
+    return changed
+
+
+def _join_group(table: Table, acc: dict[Term, Coef], n: int, members: list[Term]) -> bool:
+    """Join terms that differ in the interval of their n-th reduction only, where they still are
+    summands and their coefficients are equal."""
+    by_lo = {(t.restr[n][1], acc[t]): t for t in members if t in acc}
+    changed = False
+    for t in members:
+        while t in acc:
+            c = acc[t]
+            label, lo, hi = t.restr[n]
+            nxt = by_lo.get((hi, c))
+            if nxt is None or nxt is t or acc.get(nxt) != c:
+                break
+            joined = with_interval(table, t, n, label, lo, nxt.restr[n][2])
             del acc[t], acc[nxt]
             total = acc[joined] + c if joined in acc else c
             acc.pop(joined, None)
             if total != 0:
                 acc[joined] = total
             table.fire(lemmas.PARTIAL_SUMS)
-            return True
-    return False
+            changed = True
+            if total != c or len(joined.restr) <= n or joined.restr[n][0] != label:
+                break
+            t = by_lo[lo, c] = joined
+    return changed
 
 
 def with_interval(table: Table, t: Term, n: int, label: Any, lo: Any, hi: Any) -> Term:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 
+from shardproof.diagnose.candidates import Candidate
 from shardproof.diagnose.edit import apply
-from shardproof.diagnose.fixes import Candidate
 from shardproof.ir.graph import Graph
 from shardproof.ir.printer import format_node
 from shardproof.spec.problem import Problem

@@ -9,6 +9,7 @@ from shardproof.infer.describe import describe
 from shardproof.infer.naming import Table
 from shardproof.ir.graph import NO_ORIGIN, Graph, Node, Origin, Value
 from shardproof.ir.printer import format_attr
+from shardproof.lemmas.names import REPEATED_LAYER
 from shardproof.present.layouts import Layouts, single_atom
 from shardproof.present.ranks import Member, Ranks
 from shardproof.report.view import BLAMED, FOREIGN, NAMED, NONE, PARTIAL, PLAIN, GraphView, Row
@@ -135,7 +136,18 @@ class Graphs:
             layout=self.layout(v.name, val) if k is not None else NONE,
             twin=self.twins.of(val, op) if k is not None else NONE,
             state=self._state(val, v, k),
+            lemmas=self.texts.add(", ".join(self._lemmas(node))),
         )
+
+    def _lemmas(self, node: Node | None) -> tuple[str, ...]:
+        """The lemmas by which a node was evaluated, or the node that it is a copy of."""
+        if node is None:
+            return ()
+        copied, like = self.inf.opened.like.get(node, (None, None))
+        if like is None:
+            return self.inf.evaluator.table.used.get(node, ())
+        inner = self._lemmas(like)
+        return (*inner, REPEATED_LAYER) if copied is not None else inner
 
     def _meaning(self, val: Val | None) -> int:
         if val is None:

@@ -62,8 +62,9 @@ class Counterexample:
 @dataclass(slots=True)
 class Finding:
     """One cause. ``code`` is stable (``SP104``); ``certain`` separates "does not hold" from
-    "might not hold". ``fix_verified``: with the fix, or any one of ``other_fixes``, what is
-    ``affected`` is proved."""
+    "might not hold". ``fix_verified``: with the fix, or any one of ``other_fixes``, made in the
+    captured graph, what is ``affected`` is proved; ``fix_checked`` says what was checked of it.
+    ``suggestion``: how the source might be changed, as a unified diff that nothing has checked."""
 
     code: str
     title: str
@@ -81,6 +82,8 @@ class Finding:
     counterexample: Counterexample | None = None
     fix: str = ""
     fix_verified: bool = False
+    fix_checked: str = ""
+    suggestion: list[str] = field(default_factory=list)
     other_fixes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -117,7 +120,8 @@ class Verdict:
 
     ``cached``: it was decided by an earlier run on the same content. ``interrupted``: the stage in
     which the check was stopped; what is missing then was not reached. ``target``: FILE.py:function
-    of the check, where it was made from the command line.
+    of the check, where it was made from the command line. ``notes``: what a reader of a proof must
+    know to take it for what it is.
     """
 
     name: str
@@ -139,6 +143,7 @@ class Verdict:
     interrupted: str = ""
     uneven: Uneven | None = None
     target: str = ""
+    notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:

@@ -28,6 +28,8 @@ def commands(run: Run, places: Places) -> list[str]:
     where = f"file={_property(places.check.path)},line={places.check.line}"
     for label, u in run.unequal():
         lines.append(f"::warning {where},title=unequal counts::{_data(f'{label}: {unequal(u)}')}")
+    for label, note in run.notes():
+        lines.append(f"::warning {where},title=a note on the proof::{_data(f'{label}: {note}')}")
     for outcome in run.outcomes:
         if outcome.verdict is None:
             text = f"{outcome.label}: {outcome.error}" if outcome.label else outcome.error

@@ -18,6 +18,8 @@ def to_markdown(run: Run, places: Places) -> bytes:
     lines = [f"## Shardproof: {_code(run.target)}", "", *_table(run)]
     for label, u in run.unequal():
         lines += ["", f"{_prose(label)}: {_prose(text.unequal(u))}"]
+    for label, note in run.notes():
+        lines += ["", f"{_prose(label)}: note: {_prose(note)}"]
     found = causes(run)
     for cause in found[:SHOWN]:
         lines += ["", *_finding(cause, places)]
@@ -60,12 +62,17 @@ def _finding(cause: Cause, places: Places) -> Iterator[str]:
             yield ""
             yield from _span(span, places)
     facts = [("expected", f.expected), ("found", f.found), ("collective", f.collective)]
-    facts += [("fix", f.fix + (" (checked)" if f.fix_verified else ""))] if f.fix else []
-    facts += [("or", f"{other} (checked)") for other in f.other_fixes]
+    facts += [("fix", f.fix), ("checked", f.fix_checked)]
+    facts += [("or", f"{other} (checked too)") for other in f.other_fixes]
     for label, value in facts:
         if value:
             yield ""
             yield f"* {label}: {_code(value)}"
+    if f.suggestion:
+        yield ""
+        yield f"In the source ({text.SUGGESTED}):"
+        yield ""
+        yield from _block("\n".join(f.suggestion), "diff")
 
 
 def _span(span: Span, places: Places) -> Iterator[str]:

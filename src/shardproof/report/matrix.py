@@ -19,7 +19,7 @@ def lines(run: Run, *, width: int = 80, full: bool = False) -> list[text.Line]:
     if not run.matrix:
         verdicts = list(run.verdicts())
         return text.render(verdicts[0], width=width, full=full) if verdicts else []
-    parts = (_table(run, width), _unequal(run, width), _findings(run, width, full))
+    parts = (_table(run, width), _beside(run, width), _findings(run, width, full))
     return [*itertools.chain(*parts), *_errors(run, width)]
 
 
@@ -65,11 +65,13 @@ def _fit(row: tuple[str, ...], widths: list[int], width: int) -> str:
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
-def _unequal(run: Run, width: int) -> Iterator[text.Line]:
-    for k, (label, u) in enumerate(run.unequal()):
+def _beside(run: Run, width: int) -> Iterator[text.Line]:
+    said = [f"{label}: {text.unequal(u)}" for label, u in run.unequal()]
+    said += [f"{label}: note: {note}" for label, note in run.notes()]
+    for k, line in enumerate(said):
         if k == 0:
             yield "", ""
-        for part, _ in _wrapped(f"{label}: {text.unequal(u)}", "    ", width):
+        for part, _ in _wrapped(line, "    ", width):
             yield part, STYLES["unproved"]
 
 

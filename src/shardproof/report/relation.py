@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from shardproof.collectives.match import is_collective
 from shardproof.ir.graph import Graph
 from shardproof.ir.sizes import Poly, Size, at_least, symbols
 from shardproof.spec.problem import Obligation, Problem
 
 SHOWN = 4
+OF_ITSELF = (
+    "no collective and nothing sharded: every rank does the whole work, so that this may compare "
+    "the program with itself"
+)
 
 
 def expression(ob: Obligation, problem: Problem) -> str:
@@ -28,6 +33,19 @@ def expression(ob: Obligation, problem: Problem) -> str:
             parts = [*parts[:2], "...", parts[-1]]
         return f"concat({', '.join(parts)}; dim={dim})"
     return f"{out} by {ob.placement}"
+
+
+def proof_notes(problem: Problem) -> list[str]:
+    """What a reader of a proof must know to take it for what it is."""
+    program = problem.distributed
+    related = [*problem.relation, *(g for ob in problem.obligations for g in ob.expected)]
+    alone = (
+        program.mesh.size != 1
+        and not any(is_collective(n) for g in program.graphs for n in g.nodes)
+        and not any(g is None or g.nodes for g in related)
+        and not any(ob.partial_over for ob in problem.obligations)
+    )
+    return [OF_ITSELF] if alone else []
 
 
 def _slice_dim(graphs: list[Graph]) -> int | None:

@@ -67,6 +67,12 @@ class Run:
             if u is not None and u.status == "refuted":
                 yield outcome.label or outcome.verdict.name, u  # type: ignore[union-attr]
 
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """The notes on proofs, with the configuration (or the check)."""
+        for outcome in self.outcomes:
+            for note in outcome.verdict.notes if outcome.verdict is not None else ():
+                yield outcome.label or outcome.verdict.name, note  # type: ignore[union-attr]
+
     def verdicts(self) -> Iterator[Verdict]:
         """The verdicts of the outcomes that have one."""
         return (o.verdict for o in self.outcomes if o.verdict is not None)

@@ -132,6 +132,7 @@ def message(cause: Cause, related: list[int] | None = None) -> str:
     parts += [f"expected: {f.expected}"] if f.expected else []
     parts += [f"found: {f.found}"] if f.found else []
     parts += [f"fix: {f.fix}"] if f.fix else []
+    parts += [f"checked: {f.fix_checked}"] if f.fix_checked else []
     parts += [f"or: {other}" for other in f.other_fixes]
     if cause.configurations:
         parts.append(f"with {'; '.join(cause.configurations)}")

@@ -54,6 +54,7 @@ _ADVICE = {
     "unproved": "No proof was found, and no input on which the two programs differ.",
 }
 
+SUGGESTED = "a suggestion, not checked"
 _PARTIAL = "This report is partial: what is not listed as proved was not reached."
 
 
@@ -140,6 +141,8 @@ class _Report:
         advice = _PARTIAL if v.interrupted else _ADVICE[v.status]
         if advice:
             yield from self.wrapped(advice, "  ")
+        for note in v.notes:
+            yield from self.wrapped(f"note: {note}", "  ", "bold yellow")
         if v.replay:
             yield from self.wrapped(v.replay, "  ")
         if v.certificate_note:
@@ -212,14 +215,14 @@ class _Report:
             yield from self.fact("affects", self.shortened(f.affected), gutter)
         if f.counterexample is not None:
             yield from self.fact("replayed", self.replayed(f.counterexample), gutter)
-        if f.fix:
-            what = "the program refines" if len(self.verdict.findings) == 1 else "that is proved"
-            checked = f" (checked: with it {what})" if f.fix_verified else ""
-            yield from self.fact("fix", f.fix + checked, gutter)
-        for other in f.other_fixes:
-            yield from self.fact("or", f"{other} (checked too)", gutter)
-        for note in f.notes:
-            yield from self.fact("note", note, gutter)
+        last = [("fix", f.fix), ("checked", f.fix_checked)]
+        last += [("or", f"{other} (checked too)") for other in f.other_fixes]
+        for label, text in [*last, *(("note", note) for note in f.notes)]:
+            if text:
+                yield from self.fact(label, text, gutter)
+            if label == "checked" and f.suggestion:
+                yield from self.fact("source", SUGGESTED, gutter)
+                yield from ((f"{' ' * (gutter + 5)}{line}", "") for line in f.suggestion)
 
     def gutter(self, f: Finding) -> int:
         lines = [s.line for s in (f.primary, f.secondary) if s is not None and s.code]
@@ -255,7 +258,8 @@ class _Report:
         lines += [f"{_on(rank)}: {value!r}" for rank, value in c.distributed_values.items()]
         lines.append(f"relative error: {c.relative_error:.3g}")
         if c.kept_constants:
-            lines.append(f"constants kept as written: {self.shortened(c.kept_constants)}")
+            kept = list(dict.fromkeys(c.kept_constants))
+            lines.append(f"constants kept as written: {self.shortened(kept)}")
         return "\n".join(lines)
 
     def operands(self, f: Finding, gutter: int) -> Iterator[Line]:

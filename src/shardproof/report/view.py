@@ -20,9 +20,10 @@ PLAIN, NAMED, PARTIAL, FOREIGN, BLAMED = range(5)
 class Row(msgspec.Struct, array_like=True):
     """One value of a graph: an input or the result of an operator.
 
-    ``op``, ``type``, ``attrs``, ``module``, ``origin``, ``code`` and ``meaning`` are numbers of
-    texts. ``inputs`` and ``twin`` are numbers of rows: the operands, and the row of the sequential
-    graph that it corresponds to. ``state`` says what it is in terms of the sequential program.
+    ``op``, ``type``, ``attrs``, ``module``, ``origin``, ``code``, ``meaning`` and ``lemmas`` are
+    numbers of texts. ``inputs`` and ``twin`` are numbers of rows: the operands, and the row of the
+    sequential graph that it corresponds to. ``state`` says what it is in terms of the sequential
+    program.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Row(msgspec.Struct, array_like=True):
     layout: int
     twin: int
     state: int
+    lemmas: int = 0
 
 
 class GraphView(msgspec.Struct):

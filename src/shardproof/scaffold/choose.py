@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardproof.scaffold.facts import Argument, Model, Seen, Use
+from shardproof.scaffold.parallel import communicating, counterpart, inside_class, told
 
 IDS = frozenset("input_ids tokens token_ids idx ids input_tokens".split())
 LABELS = frozenset("labels label targets target".split())
-GROUPS = frozenset("group process_group tp_group pg tp_pg parallel_group".split())
 AXES = {"DDP": "dp", "FSDP1": "dp", "FSDP2": "dp", "tensor parallel plan": "tp", "pipeline": "pp"}
 WAYS = (("tensor parallel plan",), ("FSDP2", "FSDP1", "DDP"))
 """Ways to make a model parallel, in the order in which they are applied; of one kind the first."""
@@ -20,14 +20,13 @@ FIRST_RANKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The subject of a first check. ``how`` are the calls that make it parallel; ``by_hand`` says
-    that its own code communicates; ``group`` is the argument that takes a process group."""
+    """The subject of a first check. ``how`` are the calls that make it parallel; ``by_hand`` is
+    the class whose own code communicates, if there are none: of another name, or the same."""
 
     model: Model | None
     others: tuple[Model, ...]
     how: tuple[Use, ...]
-    by_hand: bool
-    group: str
+    by_hand: Model | None
     axes: dict[str, int]
     trains: bool
 
@@ -36,24 +35,37 @@ def choose(seen: Seen) -> Choice:
     """The most likely subject; everything else is named in the file."""
     models = [m for m in seen.models if not _is_test(m.path, seen.root)] or seen.models
     ranked = sorted(models, key=lambda m: (-_weight(m, models), m.path, m.line))
-    model = ranked[0] if ranked else None
     how = _ways(seen)
-    reached = _reached(model, models)
-    communicate = {u.path for u in seen.of("collective")}
-    by_hand = any(m.path in communicate for m in reached) and not how
+    model, by_hand = _pair(seen, ranked)
+    by_hand = None if how else by_hand
+    reached = _reached(model, models) + _reached(by_hand, models)
     others = [m for m in ranked if m not in reached and m.forward]
-    group = next((a.name for a in model.init if a.name in GROUPS), "") if model else ""
     return Choice(
-        model, tuple(others[:3]), how, by_hand, group, _axes(seen, how, by_hand),
+        model, tuple(others[:3]), how, by_hand, _axes(seen, how, by_hand),
         bool(seen.of("optimizer")) and (model is not None and model.returns_loss),
     )  # fmt: skip
 
 
+def _pair(seen: Seen, ranked: list[Model]) -> tuple[Model | None, Model | None]:
+    """The sequential class, and the one whose code communicates: its counterpart of another name
+    where there is one, else the same class."""
+    names = communicating(seen)
+    parallel = [m for m in ranked if m.name in names or told(m)]
+    if not ranked:
+        return None, None
+    first = ranked[0]
+    if first not in parallel:
+        return first, counterpart(first, parallel)
+    return counterpart(first, [m for m in ranked if m not in parallel]) or first, first
+
+
 def _ways(seen: Seen) -> tuple[Use, ...]:
-    """One use a way; one inside a function before one at the top of a script."""
+    """One use a way; one inside a function before one at the top of a script. What a model does
+    to itself is no way to make it parallel from outside."""
     out = []
     for kinds in WAYS:
         found = [u for u in seen.of(*kinds) if not _is_test(u.path, seen.root)]
+        found = [u for u in found if not inside_class(seen, u)]
         found.sort(
             key=lambda u: (kinds.index(u.what), u.function in (None, "main"), u.path, u.line)
         )
@@ -82,14 +94,14 @@ def _reached(model: Model | None, models: list[Model]) -> list[Model]:
     return list(found.values())
 
 
-def _axes(seen: Seen, how: tuple[Use, ...], by_hand: bool) -> dict[str, int]:
+def _axes(seen: Seen, how: tuple[Use, ...], by_hand: Model | None) -> dict[str, int]:
     """Mesh axes: those of the repository's own mesh where it names them; few ranks each."""
     for use in seen.of("mesh"):
         named = _mesh_names(use.text)
         if named:
             return dict.fromkeys(named, FIRST_RANKS)
     axes = [AXES[u.what] for u in how]
-    if by_hand or not axes:
+    if by_hand is not None or not axes:
         axes.append("tp")
     return dict.fromkeys(sorted(axes), FIRST_RANKS)
 

@@ -17,8 +17,8 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A class that is an ``nn.Module``. ``bases`` and what its methods call are last parts of
-    names; ``calls`` has the classes that it makes among others."""
+    """A class that is an ``nn.Module``. ``bases`` are last parts of names; ``calls`` are the parts
+    of the names of what its methods call, the classes that it makes among them."""
 
     name: str
     path: Path
@@ -55,14 +55,25 @@ class Launch:
     ranks: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A class that is no model and is made without arguments, as configurations are."""
+
+    name: str
+    path: Path
+
+
 @dataclass(slots=True)
 class Seen:
     """Everything that was seen below ``root``."""
 
     root: Path
     models: list[Model] = field(default_factory=list)
+    plain: list[Made] = field(default_factory=list)
     uses: list[Use] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
+    calls: dict[str, set[str]] = field(default_factory=dict)
+    """What every function and class calls, by its name."""
     runs_on_import: set[Path] = field(default_factory=set)
     unreadable: list[Path] = field(default_factory=list)
     files: int = 0

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardproof.scaffold.facts import Argument, Launch, Model, Seen, Use
+from shardproof.scaffold.facts import Argument, Launch, Made, Model, Seen, Use
 from shardproof.scaffold.files import python_files, read, scripts
 
 KINDS = {
@@ -73,12 +73,18 @@ class _File(ast.NodeVisitor):
             self.distributed |= {a.asname or a.name for a in node.names}
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.seen.models.append(_model(node, self.path))
+        model = _model(node, self.path)
+        self.seen.models.append(model)
+        self.seen.calls.setdefault(node.name, set()).update(model.calls, model.bases)
+        if not self.classes and not self.functions and _needs_nothing(node):
+            self.seen.plain.append(Made(node.name, self.path))
         self.classes.append(node.name)
         self.generic_visit(node)
         self.classes.pop()
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if not self.classes:
+            self.seen.calls.setdefault(node.name, set()).update(_called(node))
         self.functions.append(node)
         self.generic_visit(node)
         self.functions.pop()
@@ -108,13 +114,36 @@ class _File(ast.NodeVisitor):
 
 def _model(node: ast.ClassDef, path: Path) -> Model:
     methods = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
-    calls = [c for c in ast.walk(node) if isinstance(c, ast.Call)]
     forward = methods.get("forward")
     return Model(
         node.name, path, node.lineno, _own(methods.get("__init__")), _own(forward),
-        tuple(_last(b) for b in node.bases), frozenset(_last(c.func) for c in calls) - {""},
+        tuple(_last(b) for b in node.bases), _called(node),
         forward is not None and any(w in ast.unparse(forward).lower() for w in _LOSSES),
     )  # fmt: skip
+
+
+def _needs_nothing(node: ast.ClassDef) -> bool:
+    """Whether a class of no other can be made without arguments: its ``__init__`` has defaults for
+    all of them, or it is a dataclass whose fields have."""
+    methods = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
+    if node.bases:
+        return False
+    if "__init__" in methods:
+        return all(a.default is not None for a in _own(methods["__init__"]))
+    decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    fields = [f for f in node.body if isinstance(f, ast.AnnAssign)]
+    return any(_last(d) == "dataclass" for d in decorators) and all(f.value for f in fields)
+
+
+def _called(node: ast.AST) -> frozenset[str]:
+    """The parts of the names of what is called inside, but for the methods of ``self``."""
+    parts = [_parts(c.func) for c in ast.walk(node) if isinstance(c, ast.Call)]
+    return frozenset(name for p in parts if "self" not in p for name in p) - {""}
+
+
+def _parts(node: ast.AST) -> list[str]:
+    """The parts of a dotted name."""
+    return [_last(node), *(_parts(node.value) if isinstance(node, ast.Attribute) else [])]
 
 
 def _keep_modules(seen: Seen) -> None:

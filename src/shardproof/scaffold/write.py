@@ -5,44 +5,38 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from shardproof.scaffold.choose import (
-    GROUPS,
-    IDS,
-    LABELS,
-    Choice,
-    import_root,
-    wanted,
-)
-from shardproof.scaffold.facts import Argument, Model, Seen, Use
+from shardproof.errors import HOLE
+from shardproof.scaffold.choose import IDS, LABELS, Choice, import_root, wanted
+from shardproof.scaffold.facts import Argument, Made, Model, Seen, Use
+from shardproof.scaffold.parallel import from_mesh, on_one_rank, told
 
 FUNCTION = "first"
 
-_HOLE = '''\
-def TODO(what):
+_HOLE = f'''\
+def {HOLE}(what):
     """A hole that is still to be filled in."""
-    raise NotImplementedError(f"fill in: {what}")
+    raise NotImplementedError(f"fill in {{what}}")
 '''
 
-_GRAPHS = '''\
+_GRAPHS = f'''\
 """A first check of printed graphs, written by `shardproof init`, which found no model here.
 
 Print the graph of the model on one rank and that of every rank (TORCH_LOGS=aot_graphs, or
-print_readable()), then fill in the holes.
+print_readable()), then fill in the holes: every {HOLE} is one.
 """
 
 from shardproof import Mesh, Replicate, Shard, Spec
 
 
+{_HOLE}
+
 def first():
     return Spec.from_graphs(
-        sequential="one_rank.txt",  # TODO: the path of the graph on one rank
-        distributed=["rank0.txt", "rank1.txt"],  # TODO: one path a rank
+        sequential={HOLE}('the path of the graph on one rank, such as "one_rank.txt"'),
+        distributed={HOLE}('one path a rank, such as ["rank0.txt", "rank1.txt"]'),
         mesh=Mesh(tp=2),
-        inputs={"*": Replicate()},  # TODO: Shard(dim) for what the ranks hold parts of
+        inputs={HOLE}('how the ranks hold it, such as {{"weight": Shard(0), "*": Replicate()}}'),
     )
-
-
-__all__ = ["Shard", "first"]
 '''
 
 
@@ -51,11 +45,11 @@ def write(seen: Seen, choice: Choice) -> str:
     if choice.model is None:
         return _GRAPHS
     body = [*_model(seen, choice), "", "", *_distributed(seen, choice), "", "", *_spec(choice)]
-    hole = [*_HOLE.splitlines(), "", ""] if any("TODO(" in line for line in body) else []
+    hole = [*_HOLE.splitlines(), "", ""] if any(f"{HOLE}(" in line for line in body) else []
     lines = [
         f'"""A first check of {choice.model.name}, written by `shardproof init`.',
         "",
-        *(["Every TODO is a hole: fill it in, or delete what does not apply."] if hole else []),
+        *([f"Every {HOLE} is a hole: fill it in, or delete what does not apply."] if hole else []),
         "The weights are never allocated, so any size will do; small ones read well in a report.",
         '"""',
         "",
@@ -71,8 +65,14 @@ def write(seen: Seen, choice: Choice) -> str:
 def _imports(seen: Seen, choice: Choice) -> Iterator[str]:
     assert choice.model is not None
     paths = {choice.model.path: [choice.model.name]}
+    if choice.by_hand is not None:
+        paths.setdefault(choice.by_hand.path, []).append(choice.by_hand.name)
     for use in _callable(choice):
         paths.setdefault(use.path, []).append(str(use.function))
+    for a in _asked(choice):
+        made = _made(seen, a)
+        if made is not None:
+            paths.setdefault(made.path, []).append(made.name)
     folders = {import_root(p, seen.root)[0] for p in paths} - {seen.root}
     if folders:
         yield "import sys"
@@ -110,33 +110,48 @@ def _model(seen: Seen, choice: Choice) -> Iterator[str]:
     yield f'    """The sequential model: {m.name} of {seen.shown(m.path)}:{m.line}."""'
     for other in choice.others:
         yield f"    # also found: {other.name} of {seen.shown(other.path)}:{other.line}"
-    yield f"    return {m.name}({_init(m)})"
+    if choice.by_hand is m:
+        yield "    # No class for one process was found: this one, on one rank."
+    given = [on_one_rank(a) for a in told(m, must=True)]
+    yield f"    return {m.name}({', '.join([*_holes(seen, m), *given])})"
 
 
-def _init(m: Model, group: str = "") -> str:
-    given = [f"{a.name}={_hole(a)}" for a in wanted(m.init) if a.name not in GROUPS]
-    if group:
-        given.append(f"{group}=group")
-    else:
-        given += [f"{a.name}=None" for a in wanted(m.init) if a.name in GROUPS]
-    return ", ".join(given)
+def _asked(choice: Choice) -> Iterator[Argument]:
+    """The arguments that the file gives to classes and functions of the repository."""
+    for m in {m.name: m for m in (choice.model, choice.by_hand) if m is not None}.values():
+        yield from (a for a in wanted(m.init) if a not in told(m))
+    for use in _callable(choice):
+        yield from wanted(use.arguments)
 
 
-def _hole(a: Argument) -> str:
+def _made(seen: Seen, a: Argument) -> Made | None:
+    """The class of an argument, where there is one of the name and it is made without arguments."""
+    name = a.annotation.strip("'\"").rpartition(".")[2]
+    found = [c for c in seen.plain if c.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def _holes(seen: Seen, m: Model) -> list[str]:
+    ranks = told(m)
+    return [f"{a.name}={_hole(seen, a)}" for a in wanted(m.init) if a not in ranks]
+
+
+def _hole(seen: Seen, a: Argument) -> str:
+    made = _made(seen, a)
+    if made is not None:
+        return f"{made.name}()"
     kind = f": {a.annotation}" if a.annotation else ""
-    return f'TODO("{a.name}{kind}")'.replace("\\", "")
+    return f'{HOLE}("{a.name}{kind}")'.replace("\\", "")
 
 
 def _distributed(seen: Seen, choice: Choice) -> Iterator[str]:
-    m = choice.model
-    assert m is not None
     yield "def distributed(mesh, rank):"
     yield '    """The model of one rank. `mesh` is a DeviceMesh; a process group exists already."""'
-    if choice.by_hand:
-        yield from _by_hand(m, choice)
+    if choice.by_hand is not None:
+        yield from _by_hand(seen, choice.by_hand, choice)
     elif not choice.how:
-        yield "    # No call was found that makes a model parallel, and no collective in its code."
-        yield '    return TODO("the model of this rank")'
+        yield "    # No call was found that makes a model parallel, and no class that communicates."
+        yield f'    return {HOLE}("the model of this rank")'
     else:
         yield "    built = model()"
         for use in choice.how:
@@ -144,28 +159,26 @@ def _distributed(seen: Seen, choice: Choice) -> Iterator[str]:
         yield "    return built"
 
 
-def _by_hand(m: Model, choice: Choice) -> Iterator[str]:
-    axis = next(iter(choice.axes))
-    yield "    # The code of the model communicates by itself."
-    if choice.group:
-        yield f'    group = mesh.get_group("{axis}")'
-        yield f"    return {m.name}({_init(m, choice.group)})"
-    else:
-        yield f"    return {m.name}({_init(m)})  # TODO: how does it learn its ranks?"
+def _by_hand(seen: Seen, m: Model, choice: Choice) -> Iterator[str]:
+    axis = "tp" if "tp" in choice.axes else next(iter(choice.axes))
+    given = [f"{a.name}={from_mesh(a, axis)}" for a in told(m)]
+    how = f"is told its ranks by {', '.join(a.name for a in told(m))}" if given else "communicates"
+    yield f"    # {m.name} of {seen.shown(m.path)}:{m.line} {how}."
+    yield f"    return {m.name}({', '.join([*_holes(seen, m), *given])})"
 
 
 def _applied(seen: Seen, use: Use, can_call: bool) -> Iterator[str]:
     yield f"    # {use.what}: {seen.shown(use.path)}:{use.line}: {use.text}"
     axis = {"tensor parallel plan": "tp"}.get(use.what, "dp")
     if can_call and _builds(use):
-        yield f"    built = {use.function}({', '.join(_given(use, axis))})"
+        yield f"    built = {use.function}({', '.join(_given(seen, use, axis))})"
     elif can_call:
         got = "built = " if use.returns else ""
-        yield f"    {got}{use.function}({', '.join(_given(use, axis))})"
+        yield f"    {got}{use.function}({', '.join(_given(seen, use, axis))})"
     elif use.what == "DDP":
         yield "    built = DistributedDataParallel(built)"
     else:
-        yield f'    TODO("make `built` parallel as {seen.shown(use.path)}:{use.line} does")'
+        yield f'    {HOLE}("make `built` parallel as {seen.shown(use.path)}:{use.line} does")'
 
 
 def _builds(use: Use) -> bool:
@@ -173,7 +186,7 @@ def _builds(use: Use) -> bool:
     return use.returns and bool(use.arguments) and "mesh" in use.arguments[0].name
 
 
-def _given(use: Use, axis: str) -> Iterator[str]:
+def _given(seen: Seen, use: Use, axis: str) -> Iterator[str]:
     """Arguments for a function of the repository's: the model, the mesh, and holes."""
     for k, a in enumerate(use.arguments):
         if a.default is not None:
@@ -185,7 +198,7 @@ def _given(use: Use, axis: str) -> Iterator[str]:
         elif k == 0 or a.name in ("model", "module", "net"):
             yield "built"
         else:
-            yield f"{a.name}={_hole(a)}"
+            yield f"{a.name}={_hole(seen, a)}"
 
 
 def _spec(choice: Choice) -> Iterator[str]:
@@ -220,4 +233,4 @@ def _input(a: Argument, m: Model) -> str:
         return f'"{a.name}": Input((4, 16), "i64")'
     if a.default is not None:
         return ""
-    return f'"{a.name}": Input(TODO("the shape of {a.name}, such as (8, 64)"))'
+    return f'"{a.name}": Input({HOLE}("the shape of {a.name}, such as (8, 64)"))'

@@ -151,7 +151,7 @@ class ParameterRules:
                 expected="the same shape, or one dim divided by one mesh axis",
                 next_step="keep the state as a part along one dim of its parameter's shape",
             )
-        self.proposals.append(f"{name} is {_shown(readings[0])}, proposed by shape")
+        self.proposals.append(f"{name} is {_shown(readings[0], self.mesh)}, proposed by shape")
         return readings[0]
 
     # ------------------------------------------------------------ proposals
@@ -194,13 +194,17 @@ class ParameterRules:
             return readings[0]
         if not readings:
             raise self._misfit(name, source, f"{list(part)} on every rank")
-        shown = [_shown(r) for r in readings]
+        shown = [_shown(r, self.mesh) for r in readings]
+        fused = [r for r in readings if any(isinstance(p, Parts) for p in r.values())]
+        cut = "; Parts cuts each block of a fused weight, Shard the whole of it" if fused else ""
+        rule = _shown(fused[0], self.mesh) if fused else shown[0]
         raise InputError(
             f"the parameter {name!r} ({list(part)} of {list(whole)}) can be read in "
             f"{len(readings)} ways: {' or '.join(shown)}",
             where="parameters='auto'",
-            expected="one reading of every parameter",
-            next_step=f'say which: parameters={{"{name}": {shown[0]}}}',
+            expected=f"one reading of every parameter{cut}",
+            next_step=f'say which in the Spec, such as parameters={{"{_pattern(name)}": {rule}}} '
+            "(from shardproof import Parts, Shard)",
         )
 
     def _readings(self, name: str, whole: tuple[int, ...], part: tuple[int, ...]) -> list[Any]:
@@ -244,8 +248,16 @@ class ParameterRules:
         )
 
 
-def _shown(rule: Any) -> str:
-    return repr(dict(rule) if isinstance(rule, Mapping) else rule)
+def _shown(rule: Any, mesh: Mesh) -> str:
+    """A rule as it is written in a Spec; on a mesh of one axis that of the axis will do."""
+    if isinstance(rule, Mapping):
+        return repr(next(iter(rule.values())) if len(mesh.axes) == 1 else dict(rule))
+    return repr(rule)
+
+
+def _pattern(name: str) -> str:
+    """The pattern of a parameter in every layer."""
+    return ".".join("*" if part.isdigit() else part for part in name.split("."))
 
 
 def _plans(

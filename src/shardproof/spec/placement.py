@@ -54,7 +54,7 @@ class Partial:
         return "P(sum)"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Parts:
     """The tensor is made of parts of the given ``sizes`` along ``dim`` (query, key and value of
     one fused weight); each rank holds its slice of every part, side by side."""
@@ -68,6 +68,9 @@ class Parts:
 
     def __str__(self) -> str:
         return f"Parts({self.dim}, sizes={list(self.sizes)})"
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 Placement = Replicate | Shard | Partial | Parts

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 
-from shardproof.errors import InputError, shorten
+from shardproof.errors import InputError, hole, shorten
 from shardproof.frontends.fx_lexer import Ref
 from shardproof.frontends.torch_capture.lower import Lowered, lost, lower
 from shardproof.frontends.torch_capture.memory import geometry
@@ -135,6 +135,9 @@ def _users_errors(rank: int | None) -> Iterator[None]:
     except InputError:
         raise
     except Exception as e:
+        unfinished = hole(e)
+        if unfinished is not None:
+            raise unfinished from e
         side = "sequential program" if rank is None else f"program of rank {rank}"
         raise InputError(
             f"the {side} failed: {type(e).__name__}: {shorten(str(e), 200)}",

@@ -7,8 +7,8 @@
   const SHORT = 70; // letters of attributes shown in a step
   const STATES = ["plain", "named", "partial", "foreign", "blamed"];
   const BLAMED = 4;
-  const [NAME, OP, TYPE, INPUTS, ATTRS, MODULE, ORIGIN, CODE, MEANING, LAYOUT, TWIN, STATE] =
-    Array(12).keys();
+  const [NAME, OP, TYPE, INPUTS, ATTRS, MODULE, ORIGIN, CODE, MEANING, LAYOUT, TWIN, STATE, LEMMAS] =
+    Array(13).keys();
 
   const find = (selector, root = document) => root.querySelector(selector);
 
@@ -350,9 +350,10 @@
         const reads = r[INPUTS].flatMap((i, n) => (n ? [", ", this.link(program, i)] : [this.link(program, i)]));
         const attrs = program.text(k, ATTRS);
         const braces = attrs && attrs.length <= SHORT ? make("small", {}, ` {${attrs}}`) : "";
+        const by = r[LEMMAS] ? make("p", { className: "by" }, `by ${program.text(k, LEMMAS)}`) : "";
         const means = r[MEANING] ? make("p", {}, make("code", {}, program.text(k, MEANING))) : "";
         return make("li", { className: k === row ? "last" : "" },
-          this.link(program, k), " = ", make("code", {}, program.text(k, OP)), ...(reads.length ? ["(", ...reads, ")"] : [""]), braces, means);
+          this.link(program, k), " = ", make("code", {}, program.text(k, OP)), ...(reads.length ? ["(", ...reads, ")"] : [""]), braces, means, by);
       }));
       if (!cut) return list;
       const more = make("button", { type: "button" }, "More steps");
