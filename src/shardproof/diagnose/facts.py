@@ -108,13 +108,14 @@ class Facts:
         """Whether pieces stand in another order, or one stands where another belongs."""
         return out_of_order(v.cells) or bool(repeated(v, self._strides) - self._repeats)
 
-    def ratios(self, v: Val) -> dict[int, set[Coef]]:
-        """For each named value in ``v``: its factors relative to those of the sequential
-        program; of a part of a sum also relative to a mean over that part."""
+    def ratios(self, v: Val, means: bool = False) -> dict[int, set[Coef]]:
+        """For each named value in ``v``: its factors relative to those of the sequential program;
+        with ``means``, of a part of a sum also relative to a mean over that part."""
         out: dict[int, set[Coef]] = {}
         for t, k in _terms(v):
             if t.atom not in (UNIT, IOTA):
-                scales = (k,) if (share := self._share(t)) is None else (k, k * share)
+                share = self._share(t) if means else None
+                scales = (k,) if share is None else (k, k * share)
                 ratios = {x / f for x in scales for f in self.factors.get(t.atom, set())}
                 out.setdefault(t.atom, set()).update(ratios)
         return out

@@ -166,9 +166,18 @@ class Tracer:
             # How pieces lie side by side makes no factor.
             own = self.facts.oddity(v)
             return own is None or own.kind != FACTOR or odd is None or odd.kind != ORDER
-        mine, given = self.facts.ratios(v), self.facts.ratios(u)
+        mine = self.facts.ratios(v)
+        given = self.facts.ratios(u, means=self._averages(place, mine))
         common = mine.keys() & given.keys()
         return not common or any(_alike_up_to_sign(mine[a], given[a]) for a in common)
+
+    def _averages(self, place: Place, ratios: dict[int, set[Coef]]) -> bool:
+        """Whether a mean over ranks is wrong by another factor than their number: the means over
+        their parts then were so before. By their number it is the reduction that is another one."""
+        node = self.node(place)
+        if node is None or "group" not in node.attrs or node.attrs.get("op") != "avg":
+            return False
+        return not any(len(self.operands(place)) in found for found in ratios.values())
 
     def _hides(self, place: Place, odd: list[Place]) -> bool:
         """Whether every odd operand is an integer while the value is real: then the operator
