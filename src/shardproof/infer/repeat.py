@@ -175,6 +175,7 @@ class Replayer:
         if not defining and not self._follow(atoms, before.record, distance):
             return None
         self._make(atoms, before, segment)
+        self.table.site = None  # what follows is about the layer, not about one of its nodes
         renaming = Renaming(atoms)
         layer = None if defining else self.runner.ev.layers.get(distance)
         if not all(self._found_again(renaming, layer, hit) for hit in before.record.hits):
