@@ -28,6 +28,7 @@ MODULES = (
     "lora",
     "pipeline",
     "ring",
+    "ring_step",
     "routing",
     "schedules",
     "sequence_parallel",

@@ -83,7 +83,8 @@ class Guarding:
         """A guard of an index is decided, or confines the index."""
         at = g.base.at[0]
         if isinstance(g, AtLeast):
-            return confined(without(p, g), at, g.least, None, region)
+            new = confined(without(p, g), at, g.least, None, region)
+            return tightened(p, at, g.least, region) if new is None else new
         gap = minus(at, g.position)
         first, last = region.bounds(gap)
         if at_least(first, 1) or at_least(-1, last):
@@ -147,6 +148,23 @@ class Guarding:
 def without(p: Product, g: AtLeast | Equal) -> Product:
     """The product without a guard."""
     return p._replace(factors=tuple(f for f in p.factors if f[0] != g))
+
+
+def tightened(p: Product, a: Aff, least: Size, region: Region) -> Sum | None:
+    """A product with a guard ``[a >= least]`` of several indices: where a summed one is so small or
+    large that the guard is 0 whatever the others are, it is left out."""
+    for k, (v, lo, hi) in enumerate(p.ranges):
+        s = dict(a[1]).get(v)
+        if s not in (1, -1):
+            continue
+        last = region.bounds(replace(a, {v: const(0)}))[1]
+        low, high = (least - last, hi) if s == 1 else (lo, last - least + 1)
+        if not (at_least(low, lo + 1) or at_least(hi, high + 1)) or not at_least(hi, low):
+            continue
+        low, high = smax(low, lo), smin(high, hi)
+        if at_least(high, low + 1):
+            return [(p._replace(ranges=(*p.ranges[:k], (v, low, high), *p.ranges[k + 1 :])), 1)]
+    return None
 
 
 def confined(p: Product, a: Aff, lo: Size, hi: Size | None, region: Region) -> Sum | None:

@@ -34,6 +34,7 @@ class Folder:
 
     def value(self, v: Val) -> Val:
         """Fold every cell. Cells must have been merged: a name covers all that has one form."""
+        v = self.products.positions.settled(v)
         if all(len(c.lin) < 2 for c in v.cells):
             return v
         cells = [Cell(c.lo, c.hi, self.fold(c.lo, c.hi, c.lin)) for c in v.cells]
