@@ -38,7 +38,9 @@ def check_one(module: str, name: str) -> dict[str, Any]:
     spec = case.spec().named(name)
     problem = spec.resolve()
     captured = time.process_time()
-    readings = Readings(problem, spec.fixed_values, False, lambda text: None, lambda: None)
+    readings = Readings(
+        problem, spec.fixed_values, False, lambda text: None, lambda: None, lambda name: None
+    )
     holds = readings.best().holds
     inferred = time.process_time()
     peak = peak_mib()

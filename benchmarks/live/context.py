@@ -24,6 +24,7 @@ def rotated(x: Any, positions: Any) -> Any:
     angle = (positions * 0.5).view(1, -1, 1, 1)  # carries: positions from zero
     a, b = x.chunk(2, -1)
     cos, sin = angle.cos(), angle.sin()
+    # carries: positions from zero
     return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
 
 
@@ -37,10 +38,11 @@ class Attention(nn.Module):
         return torch.arange(length)
 
     def forward(self, x: Any) -> Any:
+        # carries: bias gradient not summed
         q, k, v = (layer(x).view(*x.shape[:2], HEADS, HEAD) for layer in (self.q, self.k, self.v))
         at = self.positions(x.shape[1])
         y = self.attend(rotated(q, at), rotated(k, at), v)
-        return self.out(y.reshape(*x.shape[:2], -1))
+        return self.out(y.reshape(*x.shape[:2], -1))  # carries: bias gradient not summed
 
     def attend(self, q: Any, k: Any, v: Any) -> Any:
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
@@ -54,8 +56,8 @@ class Layer(nn.Module):
         self.norm2, self.mlp = nn.LayerNorm(t.HIDDEN), t.FeedForward()
 
     def forward(self, x: Any) -> Any:
-        x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        x = x + self.attention(self.norm1(x))  # carries: bias gradient not summed
+        return x + self.mlp(self.norm2(x))  # carries: bias gradient not summed
 
 
 class Model(nn.Module):
@@ -76,7 +78,7 @@ class Model(nn.Module):
         x = self.embed(tokens)
         for layer in self.layers:
             x = layer(x)
-        z = self.head(self.norm(x)).flatten(0, 1)
+        z = self.head(self.norm(x)).flatten(0, 1)  # carries: bias gradient not summed
         return F.cross_entropy(z, labels.flatten(), reduction="none")
 
     def step(self, optimizer: Any, tokens: Any, labels: Any) -> Any:
@@ -96,7 +98,7 @@ def swapped(x: Any, cut: int, join: int, group: Any, turn: int = 0) -> Any:
     parts = parts[turn:] + parts[:turn]
     out = [torch.empty_like(p) for p in parts]
     dist.all_to_all(out, parts, group=group)
-    return torch.cat(out, join)
+    return torch.cat(out, join)  # carries: heads of the next rank
 
 
 class Swap(torch.autograd.Function):

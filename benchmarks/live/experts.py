@@ -72,6 +72,7 @@ class Experts(nn.Module):
         self.down = nn.Parameter(torch.empty(experts, width, HIDDEN))
 
     def forward(self, x: Any) -> Any:
+        # carries: experts not summed
         return F.gelu(x.transpose(0, 1).flatten(1, 2) @ self.up) @ self.down
 
 
@@ -92,18 +93,24 @@ class Moe(nn.Module):
         return self.groups.bug if self.groups else ""
 
     def forward(self, x: Any) -> Any:
-        logits = self.router(x)
+        logits = self.logits(x)
         p = torch.softmax(logits, -1)
-        best, ids = p.topk(TOP, -1)
+        best, ids = p.topk(TOP, -1)  # carries: no backward sum of the weights
         if self.bug != "weights not normalised":
-            best = best / best.sum(-1, keepdim=True)
+            best = best / best.sum(-1, keepdim=True)  # planted: weights not normalised
         hit = (ids.unsqueeze(-1) == torch.arange(EXPERTS)).to(x.dtype)
-        gates = (hit * best.unsqueeze(-1)).sum(2)  # planted: weights not normalised
+        gates = (hit * best.unsqueeze(-1)).sum(2)  # carries: weights not normalised
         chosen = hit.sum(2)
         at = chosen.cumsum(1) - 1
         send = (at.unsqueeze(-1) == torch.arange(ROOM)) * chosen.unsqueeze(-1)
+        # carries: weights not normalised
         y = self.run(x, send, send * gates.unsqueeze(-1))
         return y, self.balance(p, chosen) + 0.01 * self.small(logits)
+
+    def logits(self, x: Any) -> Any:
+        """Scores of experts, of all tokens of the samples."""
+        # carries: router not summed, no backward sum of the experts
+        return self.router(x)
 
     def run(self, x: Any, send: Any, back: Any) -> Any:
         """The sum of the shared expert and of those that tokens are sent to."""
@@ -111,9 +118,8 @@ class Moe(nn.Module):
             send = back  # planted: weighted twice
         seen = self.enter(x)
         if self.bug != "no backward sum of the weights":
-            back = self.enter(back)
+            back = self.alike(back)  # planted: no backward sum of the weights
         boxes = torch.einsum("btec,btd->becd", send, seen)  # carries: weighted twice
-        # planted: no backward sum of the weights
         y = torch.einsum("btec,becd->btd", back, self.away(boxes))
         return self.leave(y + self.shared_down(F.gelu(self.shared_up(seen))))
 
@@ -127,13 +133,18 @@ class Moe(nn.Module):
             return y
         if self.bug == "experts in another order":
             y = Swap.apply(y, 0, 2, self.groups.of("ep"))  # planted: experts in another order
+            # carries: experts in another order
             return y.reshape(boxes.shape[0] // self.ep, EXPERTS, ROOM, HIDDEN)
         return Swap.apply(y, 0, 1, self.groups.of("ep"))
 
     def enter(self, x: Any) -> Any:
-        if self.tp == 1 or self.bug == "no backward sum of the experts":
+        """What all ranks of tp read: its gradient is the sum of theirs."""
+        if self.bug == "no backward sum of the experts":
             return x  # planted: no backward sum of the experts
-        return c.Enter.apply(x, self.groups.of("tp"))
+        return self.alike(x)
+
+    def alike(self, x: Any) -> Any:
+        return c.Enter.apply(x, self.groups.of("tp")) if self.tp > 1 else x
 
     def leave(self, x: Any) -> Any:
         return c.Leave.apply(x, self.groups.of("tp")) if self.tp > 1 else x
@@ -146,13 +157,14 @@ class Moe(nn.Module):
             counts = counts * (SAMPLES // p.shape[0])  # planted: own shares of tokens
         elif self.groups:
             counts = self.groups.sum(counts, ("dp", "ep"))
+        # carries: own shares of tokens
         return EXPERTS * (counts / tokens * p.sum((0, 1)) / tokens).sum()
 
     def small(self, logits: Any) -> Any:
         """The mean of squared log-sums, as this rank's part."""
         square = torch.logsumexp(logits, -1).square()
-        if self.bug == "auxiliary mean of own tokens":
-            return square.mean()  # planted: auxiliary mean of own tokens
+        if self.bug == "z-loss mean of own tokens":
+            return square.mean()  # planted: z-loss mean of own tokens
         return square.sum() / (SAMPLES * LENGTH)
 
 
@@ -162,7 +174,10 @@ class Layer(nn.Module):
         self.groups = groups
         tp = groups.size("tp") if groups else 1
         self.norm1, self.attention = nn.LayerNorm(HIDDEN), t.Attention(4 // tp)
-        self.norm2, self.moe = nn.LayerNorm(HIDDEN), Moe(groups)
+        self.norm2, self.moe = nn.LayerNorm(HIDDEN), self.moe_of(groups)
+
+    def moe_of(self, groups: Groups | None) -> Moe:
+        return Moe(groups)
 
     def attend(self, x: Any) -> Any:
         if self.moe.tp == 1:
@@ -180,47 +195,63 @@ class Layer(nn.Module):
 class Model(nn.Module):
     """A language model whose feed-forward layers are experts; ``layers`` of them."""
 
+    layer: type[Layer] = Layer
+
     def __init__(self, layers: int, groups: Groups | None = None) -> None:
         super().__init__()
         self.groups = groups
         self.embed = nn.Embedding(t.VOCAB, HIDDEN)
-        self.layers = nn.ModuleList(Layer(groups) for _ in range(layers))
+        self.layers = nn.ModuleList(self.layer(groups) for _ in range(layers))
         self.norm = nn.LayerNorm(HIDDEN)
         self.head = nn.Linear(HIDDEN, t.VOCAB, bias=False)
 
     def forward(self, tokens: Any, labels: Any) -> Any:
         """The part of the loss that comes from these samples."""
-        x, extra = self.embed(tokens), 0.0
+        x, extra = self.start(self.embed(tokens)), 0.0
         for layer in self.layers:
             x, more = layer(x)
             extra = extra + more
-        z = self.head(self.norm(x)).flatten(0, 1)
+        z = self.head(self.norm(self.end(x))).flatten(0, 1)
         loss = F.cross_entropy(z, labels.flatten(), reduction="sum") / (SAMPLES * LENGTH)
         return loss + 0.1 * extra
+
+    def start(self, x: Any) -> Any:
+        return x
+
+    def end(self, x: Any) -> Any:
+        return x
+
+    def axes(self, name: str) -> tuple[str, ...]:
+        """The axes whose ranks have other tokens. Experts have seen all samples of their ep
+        group."""
+        return ("dp",) if "experts" in name else ("dp", "ep")
 
     def step(self, optimizer: Any, tokens: Any, labels: Any) -> Any:
         loss = self(tokens, labels)
         loss.backward()
         if self.groups:
-            loss = self.groups.sum(loss.detach(), ("dp", "ep"))
+            axes = ("dp",) if self.groups.bug == "loss of one ep rank" else ("dp", "ep")
+            loss = self.groups.sum(loss.detach(), axes)  # planted: loss of one ep rank
             self.reduce()
-        optimizer.step()  # carries: router not summed
+        optimizer.step()
         return loss
 
     def reduce(self) -> None:
-        """Sums of gradients over the ranks that have other samples. Experts have seen all samples
-        of their ep group."""
+        """Sums of gradients over the ranks that have other tokens."""
         bug = self.groups.bug
         for name, p in self.named_parameters():
-            axes = ("dp",) if "experts" in name else ("dp", "ep")
-            op = dist.ReduceOp.SUM
-            if bug == "experts averaged" and "experts" in name:
-                op = dist.ReduceOp.AVG  # planted: experts averaged
+            axes = self.axes(name)
             if bug == "router not summed" and "router" in name:
                 continue  # planted: router not summed
-            if bug == "experts summed over ep" and "experts" in name:
-                axes = ("dp", "ep")  # planted: experts summed over ep
-            self.groups.sum(p.grad, axes, op)
+            if bug == "experts averaged" and "experts" in name:
+                # planted: experts averaged
+                self.groups.sum(p.grad, axes, dist.ReduceOp.AVG)
+            elif bug == "experts summed over ep" and "experts" in name:
+                self.groups.sum(p.grad, ("dp", "ep"))  # planted: experts summed over ep
+            elif bug == "experts not summed" and "experts" in name:
+                continue  # planted: experts not summed
+            else:
+                self.groups.sum(p.grad, axes)
 
 
 def parts(mesh: Mesh) -> dict[str, Any]:
@@ -239,11 +270,11 @@ def parts(mesh: Mesh) -> dict[str, Any]:
     }
 
 
-def spec(mesh: Mesh, bug: str, layers: int = 1) -> Spec:
+def spec(mesh: Mesh, bug: str, layers: int = 1, model: type[Model] = Model) -> Spec:
     rows = {a: Shard(0) for a, _ in mesh.axes if a != "tp"}
     return Spec(
         sequential=lambda: Model(layers),
-        distributed=lambda device_mesh, rank: Model(layers, Groups(device_mesh, bug)),
+        distributed=lambda device_mesh, rank: model(layers, Groups(device_mesh, bug)),
         mesh=mesh,
         inputs={k: Input((SAMPLES, LENGTH), "i64", rows) for k in ("tokens", "labels")},
         step=c.own_step,
@@ -270,12 +301,12 @@ def whole(bug: str = "") -> Spec:
 
 CASES = [
     Case("experts ep2", ep2, twins(ep2, "weights not normalised", "weighted twice",
-         "experts in another order", "own shares of tokens", "auxiliary mean of own tokens"),
+         "experts in another order", "own shares of tokens", "z-loss mean of own tokens"),
          long=True),
     Case("experts dp2 ep2", dp2_ep2, twins(dp2_ep2, "experts averaged", "router not summed",
-         "experts summed over ep"), long=True),
+         "experts summed over ep", "experts not summed", "loss of one ep rank"), long=True),
     Case("experts ep2 tp2", ep2_tp2, twins(ep2_tp2, "no backward sum of the experts",
          "no backward sum of the weights", "router not summed"), long=True),
     Case("experts dp2 ep2 tp2, 2 layers", whole, twins(whole, "experts averaged",
-         "own shares of tokens", "no backward sum of the experts"), long=True),
+         "own shares of tokens", "no backward sum of the experts", "router not summed"), long=True),
 ]  # fmt: skip

@@ -57,7 +57,7 @@ class Readings:
         if self._settled(deep):
             return deep
         inf = self._closed_first()
-        return deep if _proved(deep) > _proved(inf) else inf
+        return inf if _proved(inf) > _proved(deep) else deep
 
     def _settled(self, inf: Inference) -> bool:
         """Whether other readings will hardly show more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from tests.support.causal import causal_ring
 from tests.support.fused import softmax
 from tests.support.ignored import ignored_loss
 from tests.support.layers import stack
@@ -29,6 +30,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "layers": lambda: stack(even(2, 1), 4),
     "layers for all": lambda: stack(all_ranks(), 4),
     "ignored labels": lambda: ignored_loss().resolve(),
+    "causal attention in blocks": lambda: causal_ring().resolve(),
     "softmax, a column": lambda: softmax(uneven(0, 1, 3), 2),
     "fused cross entropy": lambda: cross_entropy(even(2, 3), 5, fused=True),
 }

@@ -51,7 +51,8 @@ def product(*factors: Any, ranges: Any = ()) -> Product:
 
 
 def summed(p: Product, c: Any = 1) -> Any:
-    return ranks()._sum_one(p, c, R, N)
+    (one,) = ranks()._sum_one(p, c, R, N)
+    return one
 
 
 MINE = (SUM, 4 * HERE, 4 * HERE + 4)

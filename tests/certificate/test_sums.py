@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
+import pytest
+
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import Atom
+from shardproof.certificate.claims import Atom, Term
 from shardproof.certificate.exact import Aff, variable
-from shardproof.certificate.products import Product, Read, Sum
-from shardproof.certificate.region import Region, digits
+from shardproof.certificate.products import AtLeast, Exp, Product, Read, Sum
+from shardproof.certificate.region import Region, Split, digits
 from shardproof.ir.sizes import Size, symbol
 
 HERE = Region({}, ())
@@ -63,3 +65,46 @@ def test_intervals_join() -> None:
     assert algebra().equal(parts, [(product(v, (8, 0, 2 * n)), 1)], HERE)
     assert not algebra().equal(parts, [(product(v, (8, 0, 3 * n)), 1)], HERE)
     assert not algebra().equal(parts, [(product(v, (8, 0, 2 * n)), 2)], HERE)
+
+
+def masked(queries: tuple[int, int], keys: tuple[int, int]) -> tuple[Sum, Region]:
+    """The sum over the keys of ``[q >= k] a[k]``, for queries of a range."""
+    at = AtLeast(Read(1, ((0, ((7, 1), (8, -1))),)), 0)
+    a = Read(2, (variable(8),))
+    return [(Product(((8, *keys),), ((at, 1), (a, 1))), 1)], Region({7: queries}, ())
+
+
+def test_keys_after_all_queries_add_nothing() -> None:
+    few, region = masked((2, 4), (0, 4))
+    assert algebra().equal(few, masked((2, 4), (0, 4000))[0], region)
+    for keys, last in ((3, 4), (4, 5)):  # query 3, then 4, sees a key that is left out
+        short, region = masked((2, last), (0, keys))
+        with pytest.raises(Split):
+            algebra().equal(short, masked((2, last), (0, 40))[0], region)
+    nothing, region = masked((0, 4), (4, 8))
+    assert algebra().equal(nothing, [], region)
+
+
+def filled(mask: Atom, fill: float = float("-inf"), known: bool = True) -> Algebra:
+    """Atom 3 is a mask, atom 4 unknown scores that are filled where it is 1."""
+    one = Term.of(2, ((0, 1),), (0,), ())
+    scores, hidden = ((one, 1),), ((one._replace(atom=3), 1),)
+    atom = Atom("x", "masked_fill", (fill,), (scores, hidden), (0,), (9,), 1, ())
+    found = Algebra([unknown("1", 0), unknown("index", 1), unknown("a", 1), mask, atom])
+    if known:
+        found.linear[4] = frozenset()
+    return found
+
+
+def test_the_exponential_of_filled_scores() -> None:
+    at, region = variable(7), Region({7: (0, 9)}, ())
+    mine: Sum = [(Product((), ((Exp(Read(4, (at,))), 1),)), 1)]
+    e, mask = (Exp(Read(2, (at,))), 1), (Read(3, (at,)), 1)
+    seen: Sum = [(Product((), (e,)), 1), (Product((), (e, mask)), -1)]
+    assert filled(unknown("m", 1)).equal(mine, seen, region)
+    assert not filled(unknown("m", 1)).equal(mine, [(Product((), (e,)), 1)], region)
+    assert not filled(unknown("m", 1), -3.0).equal(mine, seen, region)
+    # What no node of the program computes may have a mask that is no condition.
+    assert not filled(unknown("m", 1), known=False).equal(mine, seen, region)
+    inverse: Sum = [(Product((), ((Exp(Read(4, (at,))), -1),)), 1)]
+    assert not filled(unknown("m", 1)).equal(inverse, seen, region)

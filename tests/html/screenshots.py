@@ -29,7 +29,7 @@ TO_LAYER = """(async () => {
 SHOTS: list[tuple[str, Any, int, int, str, str]] = [
     # name, Spec, width, height, scheme, what to do first
     ("pass", tp8_layers8, 1280, 1500, "light", ""),
-    ("bug", programs.missing_sum, 1280, 2480, "light", ""),
+    ("bug", programs.missing_sum, 1280, 2600, "light", ""),
     ("bug-dark", programs.missing_sum, 1280, 1500, "dark", TO_PROGRAM),
     ("bug-phone", programs.missing_sum, 390, 2000, "light", ""),
     ("layers32", programs.layers_32, 1280, 1500, "light", TO_LAYER),

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.lemmas.small import SMALL
+from tests.support.causal import causal_ring
 from tests.support.fused import layer_norm
 from tests.support.ignored import ignored_loss
 from tests.support.judging import proved, refused
@@ -60,6 +61,7 @@ def test_every_lemma_is_used_in_a_problem() -> None:
     narrow = Runner(mlp(uneven(0, 1, 3, 6), 2, 2)).run()
     used |= set(narrow.evaluator.fired)
     used |= set(Runner(ignored_loss().resolve(), deep=True).run().evaluator.fired)
+    used |= set(Runner(causal_ring().resolve(), deep=True).run().evaluator.fired)
     assert used == set(known())
 
 

@@ -84,6 +84,7 @@ def test_a_copied_layer_has_the_lemmas_of_the_one_it_is_copied_from() -> None:
     said = [view.texts[r.lemmas] for r in view.graphs[1].rows]
     copies = [x.removesuffix(", repeated-layer") for x in said if x.endswith("repeated-layer")]
     assert len(copies) > len(said) / 2
+    assert max(x.count("repeated-layer") for x in said) == 1
     assert {x for x in copies if x} < set(said)
     assert {x for text in said for x in text.split(", ") if x} <= set(verdict.lemmas)
 

@@ -294,4 +294,85 @@ class ParallelNet(Net):
 """,
 }
 
+STATE = {
+    "state.py": """
+import torch.distributed as dist
+
+_GROUP = None
+
+
+def initialize_model_parallel(tensor_model_parallel_size=1, backend="nccl"):
+    global _GROUP
+    for start in range(0, dist.get_world_size(), tensor_model_parallel_size):
+        ranks = list(range(start, start + tensor_model_parallel_size))
+        group = dist.new_group(ranks)
+        if dist.get_rank() in ranks:
+            _GROUP = group
+
+
+def get_group():
+    assert _GROUP is not None
+    return _GROUP
+""",
+    "net.py": """
+import torch.distributed as dist
+from state import get_group
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, hidden=8):
+        super().__init__()
+        part = 4 * hidden // dist.get_world_size(get_group())
+        self.up = nn.Linear(hidden, part)
+        self.down = nn.Linear(part, hidden, bias=False)
+
+    def forward(self, tokens):
+        y = self.down(self.up(nn.functional.one_hot(tokens, 8).float()).relu())
+        dist.all_reduce(y, group=get_group())
+        return y
+""",
+}
+
+SCRIPT = {
+    "model.py": """
+from dataclasses import dataclass
+from torch import nn
+
+
+@dataclass
+class NetConfig:
+    width: int = 8
+    vocab: int = 12
+
+
+@dataclass
+class RunConfigs:
+    steps: int = 3
+
+
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.embed = nn.Embedding(config.vocab, config.width)
+        self.head = nn.Linear(config.width, config.vocab)
+
+    def forward(self, idx, targets=None):
+        logits = self.head(self.embed(idx))
+        loss = None
+        if targets is not None:
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return logits, loss
+""",
+    "train.py": """
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+from model import Net, NetConfig
+
+model = Net(NetConfig(width=4))
+optimizer = torch.optim.AdamW(model.parameters())
+model = DDP(model, device_ids=[0])
+""",
+}
+
 EMPTY = {"notes.md": "nothing here\n"}

@@ -157,6 +157,20 @@ def test_a_class_that_communicates_over_all_ranks(
     assert "itself" not in done.stdout
 
 
+@pytest.mark.parametrize("repo", ["STATE"], indirect=True)
+def test_groups_that_a_function_makes_are_made_first(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = written(repo, capsys)
+    size = 'mesh["tp"].size()'
+    assert f"    initialize_model_parallel(tensor_model_parallel_size={size})\n" in text
+    assert "    initialize_model_parallel(tensor_model_parallel_size=1)\n" in text
+    assert "from state import initialize_model_parallel\n" in text
+    done = check(repo)
+    assert done.stdout.startswith("refines"), done.stdout + done.stderr
+    assert "itself" not in done.stdout
+
+
 @pytest.mark.parametrize("repo", ["MESHED"], indirect=True)
 def test_a_class_that_makes_itself_parallel(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = written(repo, capsys)
@@ -179,6 +193,31 @@ def test_a_function_that_builds_the_model_of_a_rank(
     assert "wrapped" not in text
     assert "mesh=Mesh(dp=2)" in text
     assert "TODO" not in text
+
+
+@pytest.mark.parametrize("repo", ["SCRIPT"], indirect=True)
+def test_data_parallel_ranks_have_parts_of_the_batch(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = written(repo, capsys)
+    assert "    return Net(config=NetConfig())\n" in text
+    assert "from model import Net, NetConfig\n" in text
+    assert '"idx": Input((4, 16), "i64", Shard(0))' in text
+    assert "from shardproof import Input, Mesh, Shard, Spec\n" in text
+    assert "        loss=lambda output, **inputs: output[1],\n" in text
+    assert '        outputs={"loss": None},' in text
+    assert "TODO" not in text
+    done = check(repo)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "\nSP123 " in done.stdout  # tokens that count may be more on one rank
+    path = repo / "model.py"
+    path.write_text(
+        path.read_text().replace(
+            "targets.flatten())", "targets.flatten(), reduction='sum') / targets.numel()"
+        )
+    )
+    done = check(repo)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("repo", ["PRETRAINED"], indirect=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import product as choices
 from math import prod
 from typing import Any
+from weakref import proxy
 
 from shardproof.certificate.canonical import Canonical
 from shardproof.certificate.claims import IOTA, UNIT, Atom, Lin, Piece, Term
@@ -26,6 +27,7 @@ from shardproof.certificate.exact import (
     coef_times,
     const,
     is_zero,
+    minus,
     over,
     quotient,
     shifted,
@@ -48,11 +50,12 @@ from shardproof.certificate.products import (
 )
 from shardproof.certificate.region import Range, Region, fresh
 from shardproof.certificate.roots import root_of
-from shardproof.ir.sizes import Poly, Size, at_least
-from shardproof.ops.base import EXP, LOG
+from shardproof.ir.sizes import Poly, Size, at_least, product
+from shardproof.ops.base import EXP, FILL, LOG, POSITIONS
 
+COMPARE = "compare_ge"
 MAX_TERMS = 4000
-SPECIAL = frozenset((EXP, "ge", "eq"))
+SPECIAL = frozenset((EXP, "ge", "eq", COMPARE))
 MAX_POWER = 64
 MAX_WRITTEN_OUT = 512
 MAX_WORK = 3_000_000
@@ -84,10 +87,19 @@ class Algebra:
         self.divisors: set[int] = set()
         self.assumed: dict[str, None] = {}
         self.spans: dict[int, list[Piece]] = {}
-        self.guarding = Guarding(self.known, self.spans)
+        me = proxy(self)  # no cycle, so that all is freed when the check ends
+        self.guarding = Guarding(lambda atom: me.range(atom), self.spans)
         self.work = 0
         self.canonical = Canonical(self.atoms, self.linear)
         self.noted: Noted | None = None
+
+    def range(self, atom: int) -> Range | None:
+        """The values that an integer atom has, as one range. Positions along whole axes are
+        inside them."""
+        d = self.full[atom]
+        if d.fn in POSITIONS:
+            return 0, product(d.hi[q] - d.lo[q] for q in d.whole)
+        return self.known.get(atom)
 
     def assume(self, text: str) -> None:
         """Note a fact about sizes that the proof rests on."""
@@ -263,7 +275,9 @@ class Algebra:
                 new = self._summed(p) if p.ranges else None
             else:
                 p = self.combined(p)
-                new = self._position(p) or self._power_in_exp(p) or self._summed(p)
+                new = self._position(p) or self._power_in_exp(p)
+                new = self._filled_in_exp(p) if new is None else new
+                new = new or self._summed(p)
                 new = self._root(p) if new is None else new
                 new = self.guarding.step(p, region) if new is None else new
             if new is None:
@@ -353,6 +367,25 @@ class Algebra:
             ]
         return None
 
+    def _filled_in_exp(self, p: Product) -> Sum | None:
+        """``exp(c x)`` where ``x`` is minus infinity under a mask: ``exp(c x)`` where it is not,
+        and 0 under the mask, for ``c > 0``."""
+        for k, (b, e) in enumerate(p.factors):
+            d = self.atoms[b.inner.atom] if isinstance(b, Exp) else None
+            if d is None or not isinstance(b, Exp) or not _is_filled(d) or b.inner.restr or e <= 0:
+                continue
+            if b.inner.atom not in self.linear:
+                continue  # no node of the program fills so: the mask may be no condition
+            scores = [(self.read(t, b.inner.at), c) for t, c in d.operands[0]]
+            factors = _exponentials(scores)
+            if factors is None:
+                continue
+            rest = (*p.factors[:k], *p.factors[k + 1 :], *((f, c * e) for f, c in factors))
+            mask = self.sum_of(d.operands[1], b.inner.at)
+            hidden = [(Product(p.ranges, (*rest, *q.factors)), coef_times(c, -1)) for q, c in mask]
+            return [(Product(p.ranges, rest), 1), *hidden]
+        return None
+
     def _root(self, p: Product) -> Sum | None:
         """``root(x) ** q = x ** p``, where ``x`` is nowhere negative."""
         for k, (b, e) in enumerate(p.factors):
@@ -388,17 +421,23 @@ class Algebra:
 
     def _as_guard(self, r: Read) -> Base:
         d = self.atoms[r.atom]
-        if d.fn not in ("ge", "eq"):
+        if d.fn not in ("ge", "eq", COMPARE):
             return r
+        pair = len(d.operands) == 2 and all(len(x) == 1 and x[0][1] == 1 for x in d.operands)
         if d.fn == "ge":
             ((t, c),) = d.operands[0]
             whole = len(d.attrs) == 1 and type(d.attrs[0]) in (int, Poly)
             if len(d.operands) == 1 and c == 1 and whole and not r.restr:
                 return _threshold(self.read(t, r.at), d.attrs[0])
-        elif all(len(x) == 1 and x[0][1] == 1 for x in d.operands) and len(d.operands) == 2:
+        elif pair and not r.restr:
             t, u = d.operands[0][0][0], d.operands[1][0][0]
-            if u.atom == IOTA and not r.restr:
+            if d.fn == "eq" and u.atom == IOTA:
                 return Equal(self.read(t, r.at), self.read(u, r.at).at[0])
+            if d.fn == COMPARE and not d.attrs and t.atom == u.atom == IOTA:
+                gap = minus(self.read(t, r.at).at[0], self.read(u, r.at).at[0])
+                return AtLeast(Read(IOTA, (gap,)), 0)
+        if d.fn == COMPARE:
+            return r
         raise NotChecked("a guard of another form")
 
     @staticmethod
@@ -435,6 +474,8 @@ class Algebra:
     def _nonzero(self, b: Base) -> None:
         """``x / x = 1`` rests on an assumption unless ``x`` is positive."""
         if isinstance(b, Exp):
+            if _is_filled(self.atoms[b.inner.atom]):
+                raise NotChecked("a division by the exponential of minus infinity")
             return
         if not isinstance(b, Read):
             raise NotChecked("a division by a condition")
@@ -460,6 +501,11 @@ def _threshold(base: Read, k: Size) -> AtLeast:
     if base.atom == IOTA:
         return AtLeast(base._replace(at=(total(((base.at[0], 1),), -k),)), 0)
     return AtLeast(base, k)
+
+
+def _is_filled(d: Atom) -> bool:
+    """Whether an atom is a value with minus infinity under a mask."""
+    return d.fn == FILL and len(d.operands) == 2 and tuple(d.attrs) == (float("-inf"),)
 
 
 def _exponentials(terms: list[tuple[Read, Coef]]) -> list[Factor] | None:

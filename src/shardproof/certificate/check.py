@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from shardproof.certificate.claimed import Tensors
@@ -20,7 +21,7 @@ from shardproof.certificate.judge import Judge
 from shardproof.certificate.operators import Operators
 from shardproof.certificate.ranks import Ranks
 from shardproof.certificate.region import restart
-from shardproof.certificate.rules import VIEWS, Source, unit
+from shardproof.certificate.rules import VIEWS, Source, Tensor, unit
 from shardproof.certificate.schedule import Walk, waits
 from shardproof.ir.check import check_graph
 from shardproof.ir.graph import Graph, Mesh, Node, Value, is_integer
@@ -245,6 +246,7 @@ class Checker(Operators):
             self.no_pieces(m)
             made = self.ranks.run(node.op, self.source(table[x]), node.attrs, x.dtype)
             self.equals(m, made)
+            self.finite(node.op, node, [table[x]], [m])
         except (NotChecked, Undecided):
             if table[v].base is not None or not self.own(table[v], ("value", id(v))):
                 raise
@@ -285,6 +287,18 @@ class Checker(Operators):
                 self.steps += 1
                 self.equals(m, s)
                 done.add((id(m), id(s)))
+        if not unknown:
+            pairs = list(zip(tables, members, strict=True))
+            operands = [t[n.inputs[0]] for t, (_, n) in pairs]
+            self.finite(kind, first, operands, [t[n.outputs[0]] for t, (_, n) in pairs])
+
+    def finite(
+        self, kind: str, node: Node, operands: Sequence[Tensor], results: Sequence[Tensor]
+    ) -> None:
+        """A sum over ranks in which no infinity is lost."""
+        if kind in ("all_reduce", "reduce_scatter") and node.attrs["op"] in ("sum", "avg"):
+            rule = alg.Linear((Fraction(1),) * len(operands))
+            self.infinite.check(rule, operands, *results)
 
     def _one_unknown(
         self, first: Node, tables: Sequence[dict[Value, Meaning]],

@@ -169,6 +169,8 @@ class Copies:
                 raise NotChecked("a copy that renames what its layer has looked at")
             if any(a in facts and facts.get(b) != facts[a] for facts in ranges):
                 raise NotChecked("a copy that renames an atom of a known range")
+            if run.algebra.range(a) != run.algebra.range(b):
+                raise NotChecked("a copy that renames positions along another axis")
             if a in run.algebra.boolean and b not in run.algebra.boolean:
                 raise NotChecked("a copy that renames a condition")
             if run.infinite.reads(a) or run.infinite.reads(b):

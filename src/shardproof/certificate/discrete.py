@@ -264,7 +264,7 @@ class Discrete:
             if self.algebra.known[atom] != old:
                 text = f"0 <= {name} < {rows} (it indexes a table of {rows} rows)"
                 self.assumed[text] = None
-        known = self.algebra.known.get(atom)
+        known = self.algebra.range(atom)
         found = pw.clip(pieces, known)
         if known is None and atom != IOTA:
             found = self._allowed(atom, found, rows)

@@ -11,6 +11,7 @@ outermost thresholds are 1 and 0; with several known spans, thresholds between t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 from shardproof.certificate.claims import IOTA, Piece
@@ -23,7 +24,7 @@ from shardproof.ir.sizes import Size, at_least, smax, smin
 class Guarding:
     """One round of the rules for one product."""
 
-    def __init__(self, known: dict[int, Range], spans: dict[int, list[Piece]]) -> None:
+    def __init__(self, known: Callable[[int], Range | None], spans: dict[int, list[Piece]]) -> None:
         self.known, self.spans = known, spans
 
     def step(self, p: Product, region: Region) -> Sum | None:
@@ -47,7 +48,7 @@ class Guarding:
     def _alone(self, p: Product, g: AtLeast | Equal, region: Region) -> Sum | None:
         if g.base.atom == IOTA:
             return self._of_position(p, g, region)
-        known = self.known.get(g.base.atom)
+        known = self.known(g.base.atom)
         if isinstance(g, AtLeast):
             if known is not None and at_least(known[0], g.least):
                 return [(without(p, g), 1)]
@@ -82,7 +83,8 @@ class Guarding:
         """A guard of an index is decided, or confines the index."""
         at = g.base.at[0]
         if isinstance(g, AtLeast):
-            return confined(without(p, g), at, g.least, None, region)
+            new = confined(without(p, g), at, g.least, None, region)
+            return tightened(p, at, g.least, region) if new is None else new
         gap = minus(at, g.position)
         first, last = region.bounds(gap)
         if at_least(first, 1) or at_least(-1, last):
@@ -146,6 +148,23 @@ class Guarding:
 def without(p: Product, g: AtLeast | Equal) -> Product:
     """The product without a guard."""
     return p._replace(factors=tuple(f for f in p.factors if f[0] != g))
+
+
+def tightened(p: Product, a: Aff, least: Size, region: Region) -> Sum | None:
+    """A product with a guard ``[a >= least]`` of several indices: where a summed one is so small or
+    large that the guard is 0 whatever the others are, it is left out."""
+    for k, (v, lo, hi) in enumerate(p.ranges):
+        s = dict(a[1]).get(v)
+        if s not in (1, -1):
+            continue
+        last = region.bounds(replace(a, {v: const(0)}))[1]
+        low, high = (least - last, hi) if s == 1 else (lo, last - least + 1)
+        if not (at_least(low, lo + 1) or at_least(hi, high + 1)) or not at_least(hi, low):
+            continue
+        low, high = smax(low, lo), smin(high, hi)
+        if at_least(high, low + 1):
+            return [(p._replace(ranges=(*p.ranges[:k], (v, low, high), *p.ranges[k + 1 :])), 1)]
+    return None
 
 
 def confined(p: Product, a: Aff, lo: Size, hi: Size | None, region: Region) -> Sum | None:

@@ -46,14 +46,15 @@ class Infinite:
         reads it."""
         return self.filled or bool(self.constants)
 
-    def check(self, rule: alg.Algebra, operands: Sequence[Tensor], claim: Tensor) -> None:
-        """Refuse arithmetic after which an infinity is gone, or may have met its opposite."""
+    def check(self, rule: alg.Algebra, operands: Sequence[Tensor], *claims: Tensor) -> None:
+        """Refuse arithmetic after which an infinity is gone, or may have met its opposite.
+        ``claims`` are the result, or the parts of it."""
         if not self.some() or not isinstance(rule, ARITHMETIC):
             return
         read = [self._of(x) for x in operands]
         if not any(read):
             return
-        kept = self._of(claim)
+        kept = _joined(map(self._of, claims))
         if any(a not in kept for r in read for a in r):
             raise NotChecked("an infinity that vanishes")
         if isinstance(rule, alg.Linear):

@@ -42,6 +42,9 @@ from shardproof.ir.sizes import (
     symbols,
 )
 
+# Ranks along one axis whose terms are written out one by one.
+MAX_RANKS = 16
+
 
 class Ranks:
     """Collectives over the rank symbols of mesh axes. ``differs`` are atoms that are another
@@ -185,10 +188,20 @@ class Ranks:
                 if op in EXTREMA:
                     terms = self._extreme(terms, op, sym, n)
                 else:
-                    terms = [self._sum_one(p, c, sym, n) for p, c in terms]
+                    terms = [one for p, c in terms for one in self._sum_one(p, c, sym, n)]
         return terms
 
-    def _sum_one(self, p: Product, c: Coef, sym: Symbol, n: Size) -> tuple[Product, Coef]:
+    def _sum_one(self, p: Product, c: Coef, sym: Symbol, n: Size) -> Sum:
+        """A term of every rank, added up: in one where its parts make up an interval, else
+        written out for each rank."""
+        try:
+            return [self._joined(p, c, sym, n)]
+        except NotChecked:
+            if not isinstance(n, int) or n > MAX_RANKS or p.ranges:
+                raise
+            return [one for r in range(n) for one in self._at([(p, c)], {sym: const(r)})]
+
+    def _joined(self, p: Product, c: Coef, sym: Symbol, n: Size) -> tuple[Product, Coef]:
         self._plain_coef(c, (sym,))
         if p.ranges or len(p.factors) > 1:
             raise NotChecked("a sum over ranks of products")

@@ -16,6 +16,7 @@ from shardproof.diagnose.facts import (
     overlap,
 )
 from shardproof.diagnose.near import Near, nearest
+from shardproof.diagnose.shifts import Split
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.blocks import Lin, Term, Val
 from shardproof.infer.coef import Coef, format_coef
@@ -61,7 +62,8 @@ class Classifier:
             return undefined
         near = self._near(v)
         found = (
-            self._gap(site)
+            self._scaled_apart(site, v)
+            or self._gap(site)
             or self._partial_operand(site)
             or self._factor(site, v)
             or self._order(site)
@@ -101,6 +103,31 @@ class Classifier:
         atoms = [t.atom for c in v.cells for t, _ in c.lin]
         roots = self.facts.roots(atoms)
         return nearest(self.inf, roots[0]) if roots else None
+
+    def _scaled_apart(self, site: Site, v: Val | None) -> Cause | None:
+        """Parts of one sum are added up that are shifted by different maxima, or divided by sums
+        of their own."""
+        for c in v.cells if v is not None else ():
+            parts = self.tracer.scales.parts(c)
+            if parts:
+                said = " and ".join(f"{self._range(s)} {self._scaled_by(s)}" for s in parts[:3])
+                return Cause(
+                    "SP116",
+                    f"%{site.value.name} adds up parts of one sum that are scaled differently: "
+                    f"{said}",
+                    (site.rank, site.value),
+                )
+        return None
+
+    def _range(self, s: Split) -> str:
+        assert s.core is not None
+        return self.facts.range_of(s.core) or self.inf.evaluator.table.atoms[s.core.atom].name
+
+    def _scaled_by(self, s: Split) -> str:
+        if not s.gauge:
+            return "as they are"
+        names = sorted({self.inf.evaluator.table.atoms[t.atom].name for t, _ in s.gauge})
+        return f"with {', '.join(names)}"
 
     # ---- operands
 

@@ -202,7 +202,8 @@ _declare(
     "SP116",
     "local statistic taken for the global one",
     what="""A mean, maximum, norm, count or other statistic over a sharded dim was computed on one
-    shard and is used as if it were that of the whole.""",
+    shard and is used as if it were that of the whole; or parts of one sum are added that were
+    shifted or divided by different ones (an online softmax without its rescaling).""",
     why="Normalisation and clipping differ from rank to rank and change with their number.",
     example="""
     norm = grad_shard.norm()                  # not reduced over ranks

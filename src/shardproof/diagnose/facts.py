@@ -9,7 +9,7 @@ correct program (a lookup before its mask); they matter on the way to an output 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -43,6 +43,7 @@ class Facts:
         self.inf = inf
         self.table = inf.evaluator.table
         self.factors: dict[int, set[Coef]] = {}
+        self._oddities: dict[int, tuple[Val, Oddity | None]] = {}
         self._sums: set[frozenset[int]] = set()
         self._repeats: set[int] = set()
         self._extent: dict[int, list[Size]] = {}
@@ -54,6 +55,8 @@ class Facts:
                 if len(c.lin) > 1:
                     self._sums.add(frozenset(t.atom for t, _ in c.lin))
             self._repeats.update(repeated(v))
+        self._strides = {s for v in inputs_of(inf) for c in v.cells for t, _ in c.lin
+                         for s in leaps(c, t)}  # fmt: skip
         self.summands: dict[int, set[Coef]] = {}
         self.named_sums: set[frozenset[int]] = set()
         for a in self.table.atoms:
@@ -90,6 +93,13 @@ class Facts:
 
     def oddity(self, v: Val) -> Oddity | None:
         """The most telling oddity of a value, or None."""
+        known = self._oddities.get(id(v))
+        if known is None:
+            # With the value itself, so that its identity is not used again.
+            known = self._oddities[id(v)] = (v, self._oddity(v))
+        return known[1]
+
+    def _oddity(self, v: Val) -> Oddity | None:
         foreign = tuple(x for x in _terms(v) if self.table.is_foreign(x[0].atom))
         if foreign:
             return Oddity(NO_MEANING, foreign)
@@ -104,17 +114,29 @@ class Facts:
 
     def misordered(self, v: Val) -> bool:
         """Whether pieces stand in another order, or one stands where another belongs."""
-        return out_of_order(v.cells) or bool(repeated(v) - self._repeats)
+        return out_of_order(v.cells) or bool(repeated(v, self._strides) - self._repeats)
 
-    def ratios(self, v: Val) -> dict[int, set[Coef]]:
-        """For each named value in ``v``: its factors relative to those of the sequential
-        program."""
+    def ratios(self, v: Val, means: bool = False) -> dict[int, set[Coef]]:
+        """For each named value in ``v``: its factors relative to those of the sequential program;
+        with ``means``, of a part of a sum also relative to a mean over that part."""
         out: dict[int, set[Coef]] = {}
         for t, k in _terms(v):
             if t.atom not in (UNIT, IOTA):
-                ratios = {k / f for f in self.factors.get(t.atom, set())}
+                share = self._share(t) if means else None
+                scales = (k,) if share is None else (k, k * share)
+                ratios = {x / f for x in scales for f in self.factors.get(t.atom, set())}
                 out.setdefault(t.atom, set()).update(ratios)
         return out
+
+    def _share(self, t: Term) -> Fraction | None:
+        """How much of a sum a term with one part of it holds."""
+        if len(t.restr) != 1:
+            return None
+        label, lo, hi = t.restr[0]
+        ends = (lo, hi, *(self.table.full(label) or (None,)))
+        if not all(isinstance(n, int) for n in ends):
+            return None
+        return Fraction(int(hi - lo), int(ends[3] - ends[2]))  # type: ignore[arg-type]
 
     def _scaled(self, lin: Lin) -> Iterable[tuple[Term, Coef]]:
         """Terms with a factor that the sequential program does not give them; in a sum only the
@@ -132,15 +154,11 @@ class Facts:
         with its own samples computes; only a reduction can make it right or wrong."""
         if len(t.restr) != 1:
             return False
-        label, lo, hi = t.restr[0]
-        if any(len(ends) > 1 for ends in self._intervals.get(label, {}).values()):
+        intervals = self._intervals.get(t.restr[0][0], {})
+        if any(len(ends) > 1 for ends in intervals.values()):
             return False  # several parts on one rank are added there, with weights
-        full = self.table.full(label)
-        ends = (lo, hi, *(full or (None,)))
-        if not all(isinstance(n, int) for n in ends):
-            return False
-        share = Fraction(int(hi - lo), int(full[1] - full[0]))  # type: ignore[index, arg-type]
-        return any(k * share == right for right in self.factors[t.atom])
+        share = self._share(t)
+        return share is not None and any(k * share == right for right in self.factors[t.atom])
 
     @cached_property
     def _intervals(self) -> dict[Label, dict[int, set[tuple[Size, Size]]]]:
@@ -191,7 +209,11 @@ class Facts:
 
     def _known(self, t: Term) -> bool:
         """Whether a restricted reduction is one of the sequential program."""
-        return any(self.table.full(label) is not None for label, _, _ in t.restr)
+        return any(self.known_sum(label) for label, _, _ in t.restr)
+
+    def known_sum(self, label: Label) -> bool:
+        """Whether a label is of a reduction of the sequential program."""
+        return self.table.full(label) is not None
 
     def roots(self, atoms: Iterable[int]) -> list[int]:
         """Values without sequential meaning that are made of values that have one, and on which
@@ -255,10 +277,18 @@ def spans(c: Cell, t: Term) -> list[tuple[Size, Size]]:
     return out
 
 
-def repeated(v: Val) -> set[int]:
+def inputs_of(inf: Inference) -> list[Val]:
+    """The inputs of all ranks; how they lie on the ranks is declared, so it is never odd."""
+    found = [env.get(v) for g, env in zip(inf.problem.distributed.graphs, inf.env, strict=False)
+             for v in g.inputs]  # fmt: skip
+    return [v for v in found if v is not None]
+
+
+def repeated(v: Val, declared: Container[Size] = ()) -> set[int]:
     """Named values of which a value holds one piece several times along a dim, or pieces in
-    turns (the first row of each, then the second row of each), or only every second row."""
-    out = {t.atom for c in v.cells for t, _ in c.lin if _leaps(c, t)}
+    turns (the first row of each, then the second row of each), or only every second row; leaps
+    of a ``declared`` width are none."""
+    out = {t.atom for c in v.cells for t, _ in c.lin if any(s not in declared for s in leaps(c, t))}
     axis = 0
     for factors in v.dims:
         mine = range(axis, axis + len(factors))
@@ -270,14 +300,15 @@ def repeated(v: Val) -> set[int]:
     return out
 
 
-def _leaps(c: Cell, t: Term) -> bool:
-    """Whether one axis walks a named value in leaps that no other axis fills."""
+def leaps(c: Cell, t: Term) -> list[Size]:
+    """The widths in which axes walk a named value in leaps that no other axis fills."""
     walks = [(j, w) for j, w in enumerate(t.ax) if w is not None]
-    return any(
-        w[1] != 1 and at_least(c.hi[j] - c.lo[j], 2)
-        and not any(u[0] == w[0] and i != j for i, u in walks)
+    return [
+        w[1]
         for j, w in walks
-    )  # fmt: skip
+        if w[1] != 1 and at_least(c.hi[j] - c.lo[j], 2)
+        and not any(u[0] == w[0] and i != j for i, u in walks)
+    ]  # fmt: skip
 
 
 def _twice(t: Term, axes: range) -> bool:

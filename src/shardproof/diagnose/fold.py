@@ -32,9 +32,18 @@ class Fold:
             head = next((k for k in kept if self._follows(f, k, of)), None)
             if head is None:
                 kept.append(f)
+            elif self._sharper(f, head, of):
+                _renamed(head, f)
             else:
                 absorb(head, f)
         return kept
+
+    @staticmethod
+    def _sharper(f: Finding, head: Finding, of: dict[int, tuple[Site, Cause]]) -> bool:
+        """Whether a finding at the same operator says more exactly what the first one says: some of
+        what is affected shows more than the rest."""
+        (site, cause), (first, why) = of[id(f)], of[id(head)]
+        return site.node is first.node and not why.base and cause.base == why.code
 
     def _follows(self, f: Finding, head: Finding, of: dict[int, tuple[Site, Cause]]) -> bool:
         if id(f) not in of or id(head) not in of:
@@ -94,6 +103,14 @@ def absorb(head: Finding, f: Finding) -> None:
         where = f" at %{f.primary.node}{line}"
     said = f": {f.message}" if f.message != head.message else ""
     head.notes.append(f"follows from this: {f.code}{where}, {', '.join(f.affected)}{said}")
+
+
+def _renamed(head: Finding, f: Finding) -> None:
+    """Tell a finding as the more exact one about the same operator does."""
+    head.code, head.title, head.message = f.code, f.title, f.message
+    head.ranks = sorted({*head.ranks, *f.ranks})
+    head.affected += [name for name in f.affected if name not in head.affected]
+    head.notes += [n for n in f.notes if n not in head.notes]
 
 
 def _line(f: Finding) -> tuple[str, int] | None:

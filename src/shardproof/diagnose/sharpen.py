@@ -241,6 +241,8 @@ class Sharpener:
         node = q.site.node
         if node is None or node.op not in REDUCTIONS:
             return None
+        if q.cause.ratio is not None and q.cause.ratio != len(q.site.operands):
+            return None  # by another factor than the ranks that add up
         for p in q.site.operands:
             first = self._completed_by(p)
             if first is not None:

@@ -13,11 +13,14 @@ from fractions import Fraction
 
 from shardproof.collectives.match import CollectiveStep
 from shardproof.diagnose.facts import FACTOR, ORDER, Facts, Oddity, is_partial, out_of_order
+from shardproof.diagnose.shifts import Shifts
 from shardproof.diagnose.suspects import Suspects
-from shardproof.infer.blocks import Term, Val
+from shardproof.infer.blocks import Label, Term, Val
 from shardproof.infer.coef import Coef
 from shardproof.infer.run import Inference
+from shardproof.infer.terms import innermost
 from shardproof.ir.graph import Node, Value, is_float
+from shardproof.ir.sizes import Size
 
 Place = tuple[int, Value]  # (graph, value)
 
@@ -42,6 +45,7 @@ class Tracer:
 
     def __init__(self, inf: Inference, facts: Facts) -> None:
         self.inf, self.facts = inf, facts
+        self.shifts, self.scales = Shifts(facts), Shifts(facts, scales=True)
         self._made: dict[Place, tuple[Node, int, list[Place]]] = {}
         self._index()
 
@@ -75,7 +79,41 @@ class Tracer:
 
     def sites(self, start: Place, wrong: Suspects) -> list[Site]:
         """Where causes enter on the way to ``start``, of which ``wrong`` is wrong, in execution
-        order."""
+        order. A maximum that the sequential program does not have is the cause only where nothing
+        else is."""
+        out = self._walk(start, wrong, self.shifts)
+        apart = any(self._scaled_apart((s.rank, s.value)) for s in out)
+        if out and (apart or self._joined_later(out[0], start)):
+            out = self._walk(start, wrong, self.scales)
+        return out
+
+    def _joined_later(self, site: Site, start: Place) -> bool:
+        """Whether the parts of sums that a value holds are joined with others on the way to the
+        end, so that their being parts is not the cause."""
+        return not self._parts((site.rank, site.value)) <= self._parts(start)
+
+    def _parts(self, place: Place) -> set[tuple[Label, frozenset[tuple[Size, Size]]]]:
+        """The parts of named sums in a value, also those inside of what has no meaning; parts that
+        are added up count as one."""
+        v = self.meaning(place)
+        todo = [c.lin for c in v.cells] if v is not None else []
+        out: set[tuple[Label, frozenset[tuple[Size, Size]]]] = set()
+        seen: set[int] = set()
+        while todo:
+            lin = todo.pop()
+            added: dict[Label, set[tuple[Size, Size]]] = {}
+            for t, _ in lin:
+                for label, lo, hi in t.restr:
+                    if self.facts.known_sum(label):
+                        added.setdefault(innermost(label), set()).add((lo, hi))
+                d = self.facts.table.definition(t.atom)
+                if d is not None and t.atom not in seen and self.facts.table.is_foreign(t.atom):
+                    seen.add(t.atom)
+                    todo.extend(d.operands)
+            out.update((label, frozenset(parts)) for label, parts in added.items())
+        return out
+
+    def _walk(self, start: Place, wrong: Suspects, shifts: Shifts) -> list[Site]:
         out: list[Site] = []
         seen: set[Place] = set()
         todo = [start]
@@ -84,14 +122,27 @@ class Tracer:
             if place in seen:
                 continue
             seen.add(place)
-            odd = [p for p in self._blamed(place, wrong) if self._odd(p)]
+            odd = [p for p in self._blamed(place, wrong) if self._odd(p, shifts)]
             odd = [p for p in odd if self._inherited(p, place)]
             odd = [p for p in odd if is_float(p[1].dtype)] or odd[:1]
-            if odd and not self._hides(place, odd) and not self._mixes(place):
+            stop = self._hides(place, odd) or self._mixes(place) or self._scaled_apart(place)
+            if odd and not stop:
                 todo.extend(odd)
             else:
                 out.append(self.site(place))
-        return sorted(out, key=lambda s: s.order)
+        return sorted(out, key=lambda s: (self._extremum(s), s.order))
+
+    def _extremum(self, site: Site) -> bool:
+        v = self.meaning((site.rank, site.value))
+        return v is not None and self.shifts.is_extremum(v)
+
+    def _scaled_apart(self, place: Place) -> bool:
+        """Whether parts of one sum that are scaled differently are added up here."""
+        v = self.meaning(place)
+        if v is None or not self.scales.mixed(v):
+            return False
+        operands = [self.meaning(p) for p in self.operands(place)]
+        return not any(u is not None and self.scales.mixed(u) for u in operands)
 
     def _blamed(self, place: Place, wrong: Suspects) -> list[Place]:
         """The operands that can have brought what is wrong with a value: those that hold a term
@@ -100,8 +151,10 @@ class Tracer:
         meanings = [(p, self.meaning(p)) for p in operands]
         held = {t.atom for _, v in meanings if v is not None for t in _terms(v)}
         mine = self.meaning(place)
-        if mine is not None and any(t.atom in wrong.foreign - held for t in _terms(mine)):
-            return operands
+        if mine is not None:
+            made = {t.atom for t in _terms(mine)} - held
+            if made & wrong.foreign:
+                return operands
         return [p for p, v in meanings if v is not None and wrong.has(v)] or operands
 
     def _inherited(self, operand: Place, place: Place) -> bool:
@@ -115,9 +168,18 @@ class Tracer:
             # How pieces lie side by side makes no factor.
             own = self.facts.oddity(v)
             return own is None or own.kind != FACTOR or odd is None or odd.kind != ORDER
-        mine, given = self.facts.ratios(v), self.facts.ratios(u)
+        mine = self.facts.ratios(v)
+        given = self.facts.ratios(u, means=self._averages(place, mine))
         common = mine.keys() & given.keys()
         return not common or any(_alike_up_to_sign(mine[a], given[a]) for a in common)
+
+    def _averages(self, place: Place, ratios: dict[int, set[Coef]]) -> bool:
+        """Whether a mean over ranks is wrong by another factor than their number: the means over
+        their parts then were so before. By their number it is the reduction that is another one."""
+        node = self.node(place)
+        if node is None or "group" not in node.attrs or node.attrs.get("op") != "avg":
+            return False
+        return not any(len(self.operands(place)) in found for found in ratios.values())
 
     def _hides(self, place: Place, odd: list[Place]) -> bool:
         """Whether every odd operand is an integer while the value is real: then the operator
@@ -136,9 +198,9 @@ class Tracer:
         meanings = [self.meaning(p) for p in self.operands(place)]
         return any(v is not None and self.facts.partials(v) for v in meanings)
 
-    def _odd(self, place: Place) -> bool:
+    def _odd(self, place: Place, shifts: Shifts) -> bool:
         v = self.meaning(place)
-        return v is not None and self.facts.oddity(v) is not None
+        return v is not None and self.facts.oddity(v) is not None and not shifts.only(v)
 
     def site(self, place: Place) -> Site:
         made = self._made.get(place)

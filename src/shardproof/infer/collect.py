@@ -16,11 +16,14 @@ from shardproof.infer.blocks import Cell, Term, Unsupported, Val
 from shardproof.infer.coef import ONE, Coef, Ratio, from_size, ratio
 from shardproof.infer.evaluate import Evaluator, scale_val, view
 from shardproof.infer.factors import align_all
-from shardproof.infer.terms import EXTREMA, innermost, lincomb
+from shardproof.infer.terms import EXTREMA, innermost, lincomb, with_interval
 from shardproof.ir.graph import Attrs, Mesh, TensorType
 from shardproof.ir.sizes import Size, Symbol, linear_in, only_symbol, product, substitute, symbols
 from shardproof.lemmas import names as lemmas
 from shardproof.ops import base as alg
+
+# Ranks along one axis whose terms are written out one by one.
+MAX_RANKS = 16
 
 
 class Collect:
@@ -183,18 +186,34 @@ class CollectSpmd:
     def _sum(self, v: Val, sym: Symbol, n: Size) -> Val:
         cells = []
         for c in v.cells:
-            pairs = [self._sum_term(t, k, sym, n) for t, k in c.lin]
+            pairs = [p for t, k in c.lin for p in self._sum_term(t, k, sym, n)]
             cells.append(Cell(c.lo, c.hi, lincomb(self.ev.table, pairs)))
         return self.ev.folder.value(blocks.normalise(v.dims, cells))
 
-    def _sum_term(self, t: Term, k: Coef, sym: Symbol, n: Size) -> tuple[Term, Coef]:
+    def _sum_term(self, t: Term, k: Coef, sym: Symbol, n: Size) -> list[tuple[Term, Coef]]:
+        """The sum over all ranks of one term: joined where its parts tile an interval, else, of
+        few ranks, written out (a later sum over another axis may join what is left)."""
         _no_rank_coef(k, sym)
-        if any(linear_in(o, sym)[1] != 0 for o in t.off):
-            raise Unsupported("a sum over ranks of slices that depend on the rank")
-        joined, hit = self._tile(t, sym, n)
+        try:
+            if any(linear_in(o, sym)[1] != 0 for o in t.off):
+                raise Unsupported("a sum over ranks of slices that depend on the rank")
+            joined, hit = self._tile(t, sym, n)
+        except Unsupported:
+            if not isinstance(n, int) or n > MAX_RANKS or self.ev.infinite.read(t.atom):
+                raise
+            return [(self._on_rank(t, {sym: r}), k) for r in range(n)]
         if not hit:
             self.ev.table.fire(lemmas.REPLICAS)
-        return joined, k if hit else k * from_size(n)
+        return [(joined, k if hit else k * from_size(n))]
+
+    def _on_rank(self, t: Term, values: dict[Symbol, Size]) -> Term:
+        """A term as it is on the rank with these coordinates."""
+        out = t._replace(off=tuple(substitute(o, values) for o in t.off))
+        for at in reversed(range(len(t.restr))):
+            label, lo, hi = t.restr[at]
+            span = substitute(lo, values), substitute(hi, values)
+            out = with_interval(self.ev.table, out, at, label, *span)
+        return out
 
     def _tile(
         self, t: Term, sym: Symbol, n: Size, *, extremum: str | None = None
@@ -288,21 +307,9 @@ class CollectSpmd:
                 values[sym] = position % n
                 position //= n
 
-        def at(x: Size) -> Size:
-            return substitute(x, values)
-
         cells = []
         for c in v.cells:
-            lin = tuple(
-                (
-                    t._replace(
-                        off=tuple(map(at, t.off)),
-                        restr=tuple((label, at(lo), at(hi)) for label, lo, hi in t.restr),
-                    ),
-                    _free_of(k, values),
-                )
-                for t, k in c.lin
-            )
+            lin = tuple((self._on_rank(t, values), _free_of(k, values)) for t, k in c.lin)
             cells.append(Cell(c.lo, c.hi, lin))
         return blocks.normalise(v.dims, cells)
 

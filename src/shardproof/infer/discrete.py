@@ -141,6 +141,7 @@ class Discrete:
         self.ev.table.fire(lemmas.SELECT)
         cells = []
         for lo, hi, (c, x, y) in boxes:
+            c = self.ev.products.positions.opened(c)
             neg = lincomb(self.ev.table, [*((t, -k) for t, k in c), *constant(ONE, len(lo))])
             pairs = self.ev.products.expand(lo, hi, [(c, ONE), (x, ONE)])
             pairs += self.ev.products.expand(lo, hi, [(neg, ONE), (y, ONE)])

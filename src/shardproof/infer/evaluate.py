@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from shardproof.infer import blocks, integers, views
+from shardproof.infer import blocks, gaps, integers, views
 from shardproof.infer.blocks import Box, Cell, Lin, Term, Unsupported, Val
 from shardproof.infer.coef import ONE, Coef, from_size, ratio
 from shardproof.infer.discrete import Discrete
@@ -284,7 +284,7 @@ class Evaluator:
         parts = []
         for lo, hi, lins in together.cells:
             factors = [(lin, ONE) for lin in lins]
-            pairs = self.products.expand(lo, hi, factors, bound, summing=bool(summed))
+            pairs = gaps.summed(self.products, lo, hi, factors, bound, bool(summed))
             parts.append((lo, hi, pairs))
         value = project(self.table, together, a.output, parts)
         if bound and len(parts) > len(value.cells):

@@ -15,6 +15,8 @@ from shardproof.infer.terms import lincomb
 from shardproof.lemmas import names as lemmas
 
 MAX_FLAT = 10
+# Summands without sequential meaning in one sum, at least.
+MAX_FOREIGN = 16
 # Outputs are compared once, so that their sums may be opened much further.
 MAX_FLAT_OUTPUT = 1000
 
@@ -24,9 +26,15 @@ class Folder:
 
     def __init__(self, table: Table, products: Products) -> None:
         self.table, self.products = table, products
+        self.longest = MAX_FOREIGN
+
+    def spread(self, ranks: int) -> None:
+        """Let sums be long enough for a few values from each of so many ranks."""
+        self.longest = max(MAX_FOREIGN, 4 * ranks)
 
     def value(self, v: Val) -> Val:
         """Fold every cell. Cells must have been merged: a name covers all that has one form."""
+        v = self.products.positions.settled(v)
         if all(len(c.lin) < 2 for c in v.cells):
             return v
         cells = [Cell(c.lo, c.hi, self.fold(c.lo, c.hi, c.lin)) for c in v.cells]
@@ -53,14 +61,25 @@ class Folder:
             return ((found, lead),)
         flat = self.flatten(lin)
         if flat is None or flat == lin:
-            return lin
+            return self._short(lin, inst, lead)
         if len(flat) < 2:
             return flat
         found = self.table.find(_unit(lo, hi, flat, flat[0][1]))
         if found is None:
-            return lin
+            return self._short(lin, inst, lead)
         self.table.fire(lemmas.SUM_RESPELLED)
         return ((found, flat[0][1]),)
+
+    def _short(self, lin: Lin, inst: Instance, lead: Coef) -> Lin:
+        """The sum of a distributed program that has no sequential name; a long one of values that
+        have no sequential meaning either gets a name of its own. Each linear operator after it
+        would be applied to every summand, and a wrong program has as many as there are paths
+        through it."""
+        if len(lin) <= self.longest:
+            return lin
+        if sum(self.table.is_foreign(t.atom) for t, _ in lin) <= self.longest:
+            return lin
+        return ((self.table.define(inst), lead),)
 
     def _plain(self, t: Term) -> bool:
         """Indicators and positions stay visible: guards must meet each other."""

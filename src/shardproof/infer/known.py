@@ -1,5 +1,6 @@
 """Which values an integer tensor has, as far as lookups of the sequential program say.
 
+Positions (of the largest element, of a sorted one) are inside their axis without being told.
 A lookup states that its ids index the table; with masked ids, that the ones that are not masked
 do. Thresholds that no such value tells apart are one: with values in {-100} and [0, 8),
 ``[t >= -100] = 1`` and ``[t >= -99] = [t >= 0]``.
@@ -7,7 +8,9 @@ do. Thresholds that no such value tells apart are one: with values in {-100} and
 
 from __future__ import annotations
 
-from shardproof.ir.sizes import Size, at_least, smax, smin
+from shardproof.infer.naming import Table
+from shardproof.ir.sizes import Size, at_least, product, smax, smin
+from shardproof.ops.base import POSITIONS
 
 Bound = Size | None  # None: minus or plus infinity
 Span = tuple[Bound, Bound]
@@ -16,14 +19,23 @@ Span = tuple[Bound, Bound]
 class Known:
     """Values by atom: one range, or several spans in order; and the assumptions they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: Table) -> None:
+        self.table = table
         self.ranges: dict[int, tuple[Size, Size]] = {}
         self.spans: dict[int, tuple[Span, ...]] = {}
         self.assumed: dict[str, int] = {}
 
+    def range(self, atom: int) -> tuple[Size, Size] | None:
+        """The values that an atom has, as one range."""
+        found = self.ranges.get(atom)
+        d = self.table.definition(atom)
+        if found is not None or d is None or d.fn not in POSITIONS:
+            return found
+        return 0, product(d.hi[p] - d.lo[p] for p in d.whole)
+
     def index(self, atom: int, name: str, rows: Size) -> None:
         """The atom, as it is, indexes a table of ``rows`` rows."""
-        old = self.ranges.get(atom)
+        old = self.range(atom)
         new = (0, rows) if old is None else (smax(old[0], 0), smin(old[1], rows))
         if old != new:
             self.ranges[atom] = new
@@ -43,7 +55,7 @@ class Known:
 
     def threshold(self, atom: int, k: Size) -> Size | bool:
         """What ``[atom >= k]`` is: always, never, or the threshold that stands for it."""
-        known = self.ranges.get(atom)
+        known = self.range(atom)
         if known is not None and at_least(known[0], k):
             return True
         if known is not None and at_least(k, known[1]):

@@ -28,7 +28,7 @@ from shardproof.infer.integers import (
     within,
 )
 from shardproof.infer.labels import bring_together, project
-from shardproof.infer.naming import IOTA, Table
+from shardproof.infer.naming import IOTA, UNIT, Table
 from shardproof.infer.products import Products, index_range
 from shardproof.infer.terms import lincomb
 from shardproof.ir.sizes import Size, at_least
@@ -124,7 +124,9 @@ class Lookups:
         """The index, and those of its pieces that occur. A lookup of the sequential program states
         that it stays inside its table of ``rows`` rows."""
         index: Index = ids.index if ids.index is not None else identity(ids)
-        atoms = {t.atom for c in index.base.cells for t, _ in c.lin}
+        if any(len(c.lin) != 1 or c.lin[0][1] != 1 for c in index.base.cells):
+            raise Unsupported("an index that is a multiple, a sum or a constant")
+        atoms = {c.lin[0][0].atom for c in index.base.cells} - {UNIT}
         known = self._known(index, atoms, rows)
         pieces = clip(index.pieces, known)
         if len(atoms) == 1 and known is None:
@@ -149,7 +151,7 @@ class Lookups:
         (atom,) = atoms
         if index.pieces == WHOLE and self.table.defining:
             self.known.index(atom, self.table.atoms[atom].name, rows)
-        return self.known.ranges.get(atom)
+        return self.known.range(atom)
 
     @staticmethod
     def _position_range(base: Val) -> tuple[Size, Size] | None:

@@ -35,6 +35,9 @@ from shardproof.lemmas import names as lemmas
 
 MAX_TERMS = 160
 MAX_SINGLE = 6
+# Products made by multiplying out, in one inference. A late reduction needs a few hundred; in a
+# program that is wrong near its start every later value becomes a sum of ever more products.
+MAX_MULTIPLIED = 2000
 
 
 class Products(Simplifier):
@@ -46,7 +49,8 @@ class Products(Simplifier):
         super().__init__(table)
         self.fired, self.deep, self.multiplied = fired, deep, multiplied
         table.fired = fired
-        self.known = Known()
+        self._multiplied_out = 0
+        self.known = Known(table)
 
     # ---- products of linear combinations
 
@@ -93,8 +97,13 @@ class Products(Simplifier):
             return list(operands)
         opener = self._summands if self.multiplied else self.open_guards
         opened = [(opener(lin) if e == 1 else lin, e) for lin, e in operands]
-        few = prod(len(lin) for lin, _ in opened) <= MAX_TERMS
-        return opened if guarded or few else list(operands)
+        if guarded:
+            return opened
+        made = prod(len(lin) for lin, _ in opened)
+        if made > MAX_TERMS or self._multiplied_out > MAX_MULTIPLIED:
+            return list(operands)
+        self._multiplied_out += made
+        return opened
 
     def _summands(self, lin: Lin, depth: int = 4) -> Lin:
         """The combination with named sums replaced by their summands."""

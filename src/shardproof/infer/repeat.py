@@ -175,6 +175,7 @@ class Replayer:
         if not defining and not self._follow(atoms, before.record, distance):
             return None
         self._make(atoms, before, segment)
+        self.table.site = None  # what follows is about the layer, not about one of its nodes
         renaming = Renaming(atoms)
         layer = None if defining else self.runner.ev.layers.get(distance)
         if not all(self._found_again(renaming, layer, hit) for hit in before.record.hits):
@@ -213,7 +214,7 @@ class Replayer:
             x, y = self.table.atoms[a], self.table.atoms[b]
             if (x.guard, x.boolean, x.rank_symbols) != (y.guard, y.boolean, y.rank_symbols):
                 return False
-            if a in known or b in known:
+            if a in known or b in known or facts.range(a) != facts.range(b):
                 return False
             infinite = self.runner.ev.infinite
             if infinite.read(a) or infinite.read(b):

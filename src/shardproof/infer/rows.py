@@ -33,12 +33,9 @@ class Rows:
 
     def exp(self, lo: Box, hi: Box, lin: Lin) -> Lin:
         """``exp`` of a linear combination, split into a product."""
-        flat = self.folder.flatten(lin)
-        terms = lin if flat is None or len(flat) > MAX_SPLIT else flat
-        if not terms:
-            return ((self.products.product_term(lo, hi, []), ONE),)
         factors: list[Factor] = []
         coef: Coef = ONE
+        terms = self._shown(self._split(lin), factors)
         for t, c in terms:
             inner = self._argument(t, LOG)
             if inner is not None and isinstance(c, Fraction) and c.denominator == 1:
@@ -51,11 +48,44 @@ class Rows:
                 factors += more
                 self.products.fire(lemmas.EXP_OF_LOG)
                 continue
-            factors.append((self._exponential(lo, hi, t, c), ONE))
+            e = self._exponential(lo, hi, t, c)
+            mask = self.products.positions.unmasked(e, lo, hi)
+            factors += [(e, ONE), *([] if mask is None else [(mask, ONE)])]
         if len(terms) > 1:
             self.products.fire(lemmas.EXP_OF_SUM)
+        if not factors:
+            return ((self.products.product_term(lo, hi, []), ONE),)
         done = self.products.contract(lo, hi, factors, ())
         return () if done is None else ((done[0], done[1] * coef),)
+
+    def _shown(self, terms: Lin, factors: list[Factor]) -> Lin:
+        """The terms with filled scores replaced by the scores; what fills them goes to the
+        factors, as the mask of what is seen."""
+        out: list[tuple[Term, Coef]] = []
+        for t, c in terms:
+            found = self.products.positions.filled(t, c)
+            if found is None:
+                out.append((t, c))
+                continue
+            factors.append((found[0], ONE))
+            out.extend(self._split(found[1]))
+            self.products.fire(lemmas.MASKED_EXP)
+        return lincomb(self.table, out) if factors else terms
+
+    def rightly_filled(self, t: Term, lo: Box, hi: Box) -> bool:
+        """Whether filled scores are filled where the sequential program hides their exponential."""
+        positions = self.products.positions
+        found = positions.filled(t, ONE) if positions.masked else None
+        for u, c in self._split(found[1]) if found is not None else ():
+            e = self.table.find(Instance(EXP, (), lo, hi, (((u, c),),)))
+            if e is None or found is None or not positions.masks(e, found[0]):
+                return False
+        return found is not None
+
+    def _split(self, lin: Lin) -> Lin:
+        """A sum with the named sums in it opened, where that is short."""
+        flat = self.folder.flatten(lin)
+        return lin if flat is None or len(flat) > MAX_SPLIT else flat
 
     def _exponential(self, lo: Box, hi: Box, t: Term, c: Coef) -> Term:
         return self.products.name(Instance(EXP, (), lo, hi, (((t, c),),)))

@@ -93,6 +93,7 @@ class Runner:
         self.problem = problem
         self.fixed = fixed or {}
         self.ev = Evaluator(deep=deep, multiplied=multiplied, closed=closed)
+        self.ev.folder.spread(len(problem.distributed.graphs))
         self.collect = Collect(self.ev)
         self.unknown: dict[str, int] = {}
         self.progress = progress or (lambda text: None)
@@ -201,12 +202,12 @@ class Runner:
         op = alg.lookup(node.op)
         vals = [env[v] for v in node.inputs]
         types = tuple(v.type for v in node.inputs)
-        if self.ev.deep and op.define is not None and node.op not in self.ev.closed:
-            opened = self._opened(op, node, vals)
-            if opened is not None:
-                return opened
+        rules = op.algebra(types, node.attrs)
+        opens = self.ev.deep and node.op not in self.ev.closed
+        if op.define is not None and (opens or any(map(alg.makes_axis, rules))):
+            return self._opened(op, node, vals)
         out = []
-        for k, rule in enumerate(op.algebra(types, node.attrs)):
+        for k, rule in enumerate(rules):
             v = node.outputs[k]
             self.ev.table.name = node.source or v.name
             if isinstance(rule, alg.Opaque):
@@ -221,7 +222,7 @@ class Runner:
         program = self.problem.distributed
         return not self.ev.table.defining and (program.spmd or program.inner is not None)
 
-    def _opened(self, op: alg.OpDef, node: Node, vals: Sequence[Val]) -> list[Val] | None:
+    def _opened(self, op: alg.OpDef, node: Node, vals: Sequence[Val]) -> list[Val]:
         """The value by the operator's definition in terms of simpler ones."""
         assert op.define is not None
         b = Builder(Graph(node.op), alg.infer_types)

@@ -14,6 +14,7 @@ from shardproof.infer.coef import ONE, Coef, parts
 from shardproof.infer.domains import condition
 from shardproof.infer.guards import ZERO, Factor, GuardRules
 from shardproof.infer.naming import UNIT, Atom, Def, Instance, Table
+from shardproof.infer.positions import Positions
 from shardproof.infer.roots import opened
 from shardproof.infer.terms import completed, compose, exponent
 from shardproof.ir.sizes import at_least, symbols
@@ -31,6 +32,7 @@ class Simplifier:
         self.assumed: list[str] = []
         self._box: tuple[Box, Box] | None = None
         self.guards = GuardRules(table, self.fire)
+        self.positions = Positions(table)
 
     def fire(self, lemma: str) -> None:
         self.table.fire(lemma)
@@ -57,6 +59,8 @@ class Simplifier:
         elif d.fn == "prod":
             a.guard = any(self._indicator(x) for x in inner)
             a.boolean = all(x.boolean for x in inner)
+            if self.table.defining:
+                self.positions.note(a)
         elif d.fn == "sum":
             a.guard = any(x.definition is not None and x.definition.fn == "eq" for x in inner)
         elif d.fn == "lin":
@@ -73,6 +77,8 @@ class Simplifier:
         """Canonical factor list; None when the product is zero."""
         self._box = (lo, hi)
         flat = self._flatten(factors)
+        aligned = self.positions.aligned(flat)
+        flat = flat if aligned == flat else self._flatten(aligned)
         if any(self.table.atoms[t.atom].guard for t, _ in flat):
             return self._meet_guards(lo, hi, flat)
         return flat
@@ -126,8 +132,8 @@ class Simplifier:
                 todo.append((known, e))
                 continue
             d = self.table.definition(t.atom)
-            if d is not None and d.fn == "prod" and e.denominator == 1 and _foldable(t, e):
-                todo.extend(_open_product(d, t, e))
+            if d is not None and d.fn == "prod" and e.denominator == 1 and foldable(t, e):
+                todo.extend(open_product(d, t, e))
                 continue
             acc[t] = acc.get(t, Fraction(0)) + e
             if acc[t] > 1 and self.table.atoms[t.atom].boolean:
@@ -218,11 +224,11 @@ def _never_empty(d: Def, t: Term) -> bool:
     return all(at_least(b, a + 1) for a, b in spans)
 
 
-def _foldable(t: Term, e: Fraction) -> bool:
+def foldable(t: Term, e: Fraction) -> bool:
     return not t.restr or (e == 1 and all(r[0][0] == "in" and r[0][1] == t.atom for r in t.restr))
 
 
-def _open_product(d: Def, t: Term, e: Fraction) -> list[Factor]:
+def open_product(d: Def, t: Term, e: Fraction) -> list[Factor]:
     """Factors of a named product; what it carried goes back to the factor it came from."""
     out = []
     for p, op in enumerate(d.operands):

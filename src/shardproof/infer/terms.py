@@ -7,6 +7,7 @@ minima never join by addition.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -41,7 +42,10 @@ def lincomb(table: Table, pairs: Iterable[tuple[Term, Coef]]) -> Lin:
         pass
     acc = _complete(table, acc)
     _absorb_constant(acc)
-    return tuple(sorted(acc.items(), key=_order))
+    count = Counter(t.atom for t in acc)
+    return tuple(
+        sorted(acc.items(), key=lambda tc: _order(tc) if count[tc[0].atom] > 1 else (tc[0].atom,))
+    )
 
 
 def completed(table: Table, t: Term) -> Term | None:
@@ -80,7 +84,10 @@ def _order(tc: tuple[Term, Coef]) -> tuple[Any, ...]:
 def _join_partials(table: Table, acc: dict[Term, Coef]) -> bool:
     """Join what is adjacent, each term along one of its reductions; whether anything was."""
     groups: dict[Any, list[Term]] = {}
+    count = Counter(t.atom for t in acc)
     for t in acc:
+        if count[t.atom] == 1:
+            continue
         for n, (label, _, _) in enumerate(t.restr):
             if innermost(label)[0] in EXTREMA:
                 continue

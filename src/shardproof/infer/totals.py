@@ -31,7 +31,7 @@ def note_total(products: Products, lo: Box, hi: Box, e: Term, axes: list[int]) -
         return
     if any(w is not None for j, w in enumerate(position.ax) if j != axes[0]):
         return
-    if base.atom not in products.known.ranges and base.atom not in products.known.spans:
+    if products.known.range(base.atom) is None and base.atom not in products.known.spans:
         return
     total = products._named(Instance("sum", (), lo, hi, (), tuple(axes)), [(e, ONE)])
     if total.restr or total.atom in table.complete:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from shardproof.lemmas import guards, lookups, ranks, rows, sums
+from shardproof.lemmas import guards, lookups, positions, ranks, rows, sums
 from shardproof.lemmas.base import KINDS, PROOFS, Lemma, declared
 from shardproof.lemmas.derived import DERIVED
 from shardproof.lemmas.smt import GOALS
@@ -15,6 +15,7 @@ GROUPS = (
     ("Ranks, slices, names", ranks),
     ("Integers and guards", guards),
     ("Lookups and scatters", lookups),
+    ("Masks of positions", positions),
     ("Row algebra", rows),
 )
 

@@ -305,6 +305,19 @@ def _guards() -> dict[str, list[Goal]]:
             [*HITS, *ints("lo"), "(define-fun shard ((j Int)) Real (f (+ lo j)))"],
             "(= (H lo N) (ite (and (<= lo t) (< t N)) (shard (- t lo)) 0.0))", "lo",
         ),
+        names.POSITION_GUARD: [
+            shows([*GE, *ints("a b c d q k"),
+                   *given("(<= a q)", "(< q b)", "(<= c k)", "(< k d)"),
+                   *condition("(>= a (- d 1))")], "(= (ge q k) 1)", "a block in the past"),
+            shows([*GE, *ints("a b c d q k"),
+                   *given("(<= a q)", "(< q b)", "(<= c k)", "(< k d)"),
+                   *condition("(> c (- b 1))")], "(= (ge q k) 0)", "a block in the future"),
+        ],
+        names.MASKED_SUM: induction(
+            [*ints("q b c"), *ONE_F, series("G", "(ite (>= q k) (f k) 0.0)"),
+             *given("(< q b)"), *condition("(>= c b)")],
+            "(= (G 0 N) (G 0 c))", "c",
+        ),
         names.SCATTER: induction(
             ["(declare-fun ids (Int) Int)", *ONE_F, *ints("v"),
              series("S", "(* (ite (= (ids k) v) 1.0 0.0) (f k))"),
@@ -340,6 +353,14 @@ def _rows() -> dict[str, list[Goal]]:
             [*LOG, *positive, power("P", "u"), "(define-fun x () Real (log u))"],
             "(= (exp (* (to_real N) x)) (P N))", "0", times,
         ),
+        names.MASKED_EXP: [
+            # E is the exponential with 0 at minus infinity, which is the only value that is filled.
+            shows([*EXP, *reals("c x"), "(declare-const hidden Bool)",
+                   "(declare-const infinite Bool)",
+                   "(define-fun E () Real (ite (and hidden infinite) 0.0 (exp (* c x))))",
+                   *condition("infinite")],
+                  "(= E (* (ite hidden 0.0 1.0) (exp (* c x))))"),
+        ],
         names.LOG_OF_PRODUCT: [
             shows([*LOG, *positive, *reals("v"), *condition("(> v 0.0)")],
                   "(= (log (* u v)) (+ (log u) (log v)))", "two factors"),

@@ -42,6 +42,10 @@ PARTIAL = {
 """The two scalar functions with an algebra of their own (row algebra)."""
 
 
+POSITIONS = frozenset(("sort.indices", "argmax", "argmin"))
+"""Functions of whole axes whose values are positions along these, counted as one axis."""
+
+
 class ShapeError(ValueError):
     """Operands that an operator's shape rule refuses; the text says what was expected."""
 
@@ -251,6 +255,15 @@ Algebra = Union[  # noqa: UP007 - alias of many classes
     Slice, Concat, Expand, Constant, Iota, Undefined, Compare, Logic, Select, TakeRows,
     TakeAlong, AddRows, PutAlong, Collective, Opaque,
 ]  # fmt: skip
+
+
+def makes_axis(rule: Algebra) -> bool:
+    """Whether an output has an axis that no operand has. No instance of such a function can be
+    named, so its operator is taken by its definition, if it has one."""
+    if not isinstance(rule, Signature):
+        return False
+    given = {x for operand in rule.operands for x in operand}
+    return any(x != ONE and x not in given for x in rule.output)
 
 
 def rows_indexed(rule: Algebra, types: tuple[TensorType, ...]) -> Size | None:

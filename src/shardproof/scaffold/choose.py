@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardproof.scaffold.facts import Argument, Model, Seen, Use
-from shardproof.scaffold.parallel import communicating, counterpart, inside_class, told
+from shardproof.scaffold.parallel import (
+    communicating,
+    counterpart,
+    inside_class,
+    makes_groups,
+    told,
+)
 
 IDS = frozenset("input_ids tokens token_ids idx ids input_tokens".split())
 LABELS = frozenset("labels label targets target".split())
@@ -16,17 +22,20 @@ WAYS = (("tensor parallel plan",), ("FSDP2", "FSDP1", "DDP"))
 """Ways to make a model parallel, in the order in which they are applied; of one kind the first."""
 
 FIRST_RANKS = 2
+DATA_PARALLEL = ("DDP", "FSDP1", "FSDP2")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The subject of a first check. ``how`` are the calls that make it parallel; ``by_hand`` is
-    the class whose own code communicates, if there are none: of another name, or the same."""
+    the class whose own code communicates, if there are none: of another name, or the same;
+    ``groups`` the function that makes its groups."""
 
     model: Model | None
     others: tuple[Model, ...]
     how: tuple[Use, ...]
     by_hand: Model | None
+    groups: Use | None
     axes: dict[str, int]
     trains: bool
 
@@ -39,9 +48,10 @@ def choose(seen: Seen) -> Choice:
     model, by_hand = _pair(seen, ranked)
     by_hand = None if how else by_hand
     reached = _reached(model, models) + _reached(by_hand, models)
+    groups = makes_groups(seen) if by_hand is not None and not told(by_hand) else None
     others = [m for m in ranked if m not in reached and m.forward]
     return Choice(
-        model, tuple(others[:3]), how, by_hand, _axes(seen, how, by_hand),
+        model, tuple(others[:3]), how, by_hand, groups, _axes(seen, how, by_hand),
         bool(seen.of("optimizer")) and (model is not None and model.returns_loss),
     )  # fmt: skip
 

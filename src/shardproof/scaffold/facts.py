@@ -18,7 +18,8 @@ class Argument:
 @dataclass(frozen=True, slots=True)
 class Model:
     """A class that is an ``nn.Module``. ``bases`` are last parts of names; ``calls`` are the parts
-    of the names of what its methods call, the classes that it makes among them."""
+    of the names of what its methods call, the classes that it makes among them. ``loss_at``: the
+    place of the loss in the tuple that ``forward`` returns, -1 where it returns none."""
 
     name: str
     path: Path
@@ -28,6 +29,7 @@ class Model:
     bases: tuple[str, ...] = ()
     calls: frozenset[str] = frozenset()
     returns_loss: bool = False
+    loss_at: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ KINDS = {
     "init_device_mesh": "mesh",
     "from_pretrained": "pretrained",
     "PipelineStage": "pipeline",
+    "new_group": "groups",
 }
 OPTIMIZERS = frozenset("SGD Adam AdamW Adagrad Adafactor RMSprop Lion Muon".split())
 COLLECTIVES = frozenset(
@@ -119,6 +120,7 @@ def _model(node: ast.ClassDef, path: Path) -> Model:
         node.name, path, node.lineno, _own(methods.get("__init__")), _own(forward),
         tuple(_last(b) for b in node.bases), _called(node),
         forward is not None and any(w in ast.unparse(forward).lower() for w in _LOSSES),
+        _loss_at(forward),
     )  # fmt: skip
 
 
@@ -144,6 +146,16 @@ def _called(node: ast.AST) -> frozenset[str]:
 def _parts(node: ast.AST) -> list[str]:
     """The parts of a dotted name."""
     return [_last(node), *(_parts(node.value) if isinstance(node, ast.Attribute) else [])]
+
+
+def _loss_at(forward: ast.FunctionDef | None) -> int:
+    """Where the loss stands in the tuple that is returned, -1 where there is none."""
+    for node in ast.walk(forward) if forward is not None else ():
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+            names = [_last(x) for x in node.value.elts]
+            if "loss" in names:
+                return names.index("loss")
+    return -1
 
 
 def _keep_modules(seen: Seen) -> None:

@@ -26,17 +26,29 @@ def from_mesh(a: Argument, axis: str) -> str:
         return f'mesh["{axis}"]'
     if a.name in RANKS:
         return f'mesh.get_local_rank("{axis}")'
-    return f'mesh["{axis}"].size()' if a.name in SIZES else ""
+    return f'mesh["{axis}"].size()' if _is_size(a) else ""
+
+
+def _is_size(a: Argument) -> bool:
+    tensor = "tensor" in a.name or a.name.startswith("tp_")
+    return a.name in SIZES or (tensor and a.name.endswith("size"))
 
 
 def on_one_rank(a: Argument) -> str:
     """The same where there is one rank only; torch takes no group for that of all ranks."""
-    return f"{a.name}={'0' if a.name in RANKS else '1' if a.name in SIZES else 'None'}"
+    return f"{a.name}={'0' if a.name in RANKS else '1' if _is_size(a) else 'None'}"
 
 
 def told(m: Model, *, must: bool = False) -> list[Argument]:
     """The arguments by which a class is told its ranks; with ``must`` those without a default."""
     return [a for a in m.init if from_mesh(a, "") and not (must and a.default is not None)]
+
+
+def makes_groups(seen: Seen) -> Use | None:
+    """The function of the repository's that makes process groups, where there is one."""
+    found = [u for u in seen.of("groups") if u.function not in (None, "main") and not u.inside]
+    names = {(u.path, u.function) for u in found}
+    return found[0] if len(names) == 1 else None
 
 
 def inside_class(seen: Seen, use: Use) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from shardproof.errors import HOLE
-from shardproof.scaffold.choose import IDS, LABELS, Choice, import_root, wanted
+from shardproof.scaffold.choose import DATA_PARALLEL, IDS, LABELS, Choice, import_root, wanted
 from shardproof.scaffold.facts import Argument, Made, Model, Seen, Use
 from shardproof.scaffold.parallel import from_mesh, on_one_rank, told
 
 FUNCTION = "first"
+CONFIGS = ("config", "cfg", "args")
 
 _HOLE = f'''\
 def {HOLE}(what):
@@ -50,7 +52,8 @@ def write(seen: Seen, choice: Choice) -> str:
         f'"""A first check of {choice.model.name}, written by `shardproof init`.',
         "",
         *([f"Every {HOLE} is a hole: fill it in, or delete what does not apply."] if hole else []),
-        "The weights are never allocated, so any size will do; small ones read well in a report.",
+        "The weights are never allocated, so any size will do; small ones are replayed faster and",
+        "read well in a report.",
         '"""',
         "",
         *_imports(seen, choice),
@@ -62,17 +65,25 @@ def write(seen: Seen, choice: Choice) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _imports(seen: Seen, choice: Choice) -> Iterator[str]:
+def _imported(seen: Seen, choice: Choice) -> dict[Path, list[str]]:
+    """The names that the file needs of the repository's files."""
     assert choice.model is not None
     paths = {choice.model.path: [choice.model.name]}
     if choice.by_hand is not None:
         paths.setdefault(choice.by_hand.path, []).append(choice.by_hand.name)
     for use in _callable(choice):
         paths.setdefault(use.path, []).append(str(use.function))
+    if choice.groups is not None:
+        paths.setdefault(choice.groups.path, []).append(str(choice.groups.function))
     for a in _asked(choice):
         made = _made(seen, a)
         if made is not None:
             paths.setdefault(made.path, []).append(made.name)
+    return paths
+
+
+def _imports(seen: Seen, choice: Choice) -> Iterator[str]:
+    paths = _imported(seen, choice)
     folders = {import_root(p, seen.root)[0] for p in paths} - {seen.root}
     if folders:
         yield "import sys"
@@ -81,7 +92,7 @@ def _imports(seen: Seen, choice: Choice) -> Iterator[str]:
     if any(u.what == "DDP" for u in choice.how if u not in _callable(choice)):
         yield "from torch.nn.parallel import DistributedDataParallel"
         yield ""
-    yield "from shardproof import Input, Mesh, Spec"
+    yield f"from shardproof import Input, Mesh, {'Shard, ' if divided(choice) else ''}Spec"
     for folder in sorted(folders):
         shown = os.path.relpath(folder, seen.root)
         yield f'sys.path.insert(0, str(Path(__file__).parent / "{shown}"))'
@@ -112,6 +123,7 @@ def _model(seen: Seen, choice: Choice) -> Iterator[str]:
         yield f"    # also found: {other.name} of {seen.shown(other.path)}:{other.line}"
     if choice.by_hand is m:
         yield "    # No class for one process was found: this one, on one rank."
+        yield from _groups(seen, choice, "")
     given = [on_one_rank(a) for a in told(m, must=True)]
     yield f"    return {m.name}({', '.join([*_holes(seen, m), *given])})"
 
@@ -125,9 +137,12 @@ def _asked(choice: Choice) -> Iterator[Argument]:
 
 
 def _made(seen: Seen, a: Argument) -> Made | None:
-    """The class of an argument, where there is one of the name and it is made without arguments."""
+    """The class of an argument, where it is made without arguments: the one of its annotation, else
+    the only configuration for an argument that is called one."""
     name = a.annotation.strip("'\"").rpartition(".")[2]
     found = [c for c in seen.plain if c.name == name]
+    if not name and a.name in CONFIGS:
+        found = [c for c in seen.plain if c.name.lower().endswith(CONFIGS)]
     return found[0] if len(found) == 1 else None
 
 
@@ -163,8 +178,22 @@ def _by_hand(seen: Seen, m: Model, choice: Choice) -> Iterator[str]:
     axis = "tp" if "tp" in choice.axes else next(iter(choice.axes))
     given = [f"{a.name}={from_mesh(a, axis)}" for a in told(m)]
     how = f"is told its ranks by {', '.join(a.name for a in told(m))}" if given else "communicates"
+    yield from _groups(seen, choice, axis)
     yield f"    # {m.name} of {seen.shown(m.path)}:{m.line} {how}."
     yield f"    return {m.name}({', '.join([*_holes(seen, m), *given])})"
+
+
+def _groups(seen: Seen, choice: Choice, axis: str) -> Iterator[str]:
+    """The call that makes the process groups of one rank, or of the only one."""
+    use = choice.groups
+    if use is None:
+        return
+    asked = [a for a in use.arguments if a.default is None or from_mesh(a, axis)]
+    ranks = {a.name: f"{a.name}={from_mesh(a, axis)}" if axis else on_one_rank(a)
+             for a in asked if from_mesh(a, axis)}  # fmt: skip
+    given = [ranks.get(a.name) or f"{a.name}={_hole(seen, a)}" for a in asked]
+    yield f"    # It makes process groups: {seen.shown(use.path)}:{use.line}."
+    yield f"    {use.function}({', '.join(given)})"
 
 
 def _applied(seen: Seen, use: Use, can_call: bool) -> Iterator[str]:
@@ -211,26 +240,46 @@ def _spec(choice: Choice) -> Iterator[str]:
     yield "        distributed=distributed,"
     yield f"        mesh=Mesh({mesh}),"
     yield "        # shapes of the sequential inputs; a third argument says how the ranks hold them"
+    if divided(choice):
+        yield "        # (the ranks of dp have different parts of the batch)"
     yield "        inputs={"
+    batch = _batch(choice)
     for a in m.forward:
-        line = _input(a, m)
+        line = _input(a, m, batch)
         if line:
             yield f"            {line},"
     yield "        },"
     if choice.trains or m.returns_loss:
+        if m.loss_at >= 0:
+            yield f"        loss=lambda output, **inputs: output[{m.loss_at}],"
+        if divided(choice):
+            yield '        outputs={"loss": None},  # that of a rank is about its own samples'
         yield '        step="backward",  # or "train", with optimizer=lambda params: ...'
     else:
         yield '        step="forward",  # or "backward", with loss=lambda output, **inputs: ...'
     yield "    )"
 
 
-def _input(a: Argument, m: Model) -> str:
+def divided(choice: Choice) -> bool:
+    """Whether the ranks of an axis have different samples."""
+    return "dp" in choice.axes and any(u.what in DATA_PARALLEL for u in choice.how)
+
+
+def _batch(choice: Choice) -> str:
+    """How the ranks hold an input, as an argument; empty where all have all of it."""
+    if not divided(choice):
+        return ""
+    return ", Shard(0)" if len(choice.axes) == 1 else ', {"dp": Shard(0)}'
+
+
+def _input(a: Argument, m: Model, batch: str) -> str:
     """The example for one argument of ``forward``; none for one that has a default."""
     first = bool(m.forward) and a == m.forward[0]
     if a.name in IDS or (first and "Embedding" in m.calls):
-        return f'"{a.name}": Input((4, 16), "i64")'
+        return f'"{a.name}": Input((4, 16), "i64"{batch})'
     if a.name in LABELS and (a.default is None or m.returns_loss):
-        return f'"{a.name}": Input((4, 16), "i64")'
+        return f'"{a.name}": Input((4, 16), "i64"{batch})'
     if a.default is not None:
         return ""
-    return f'"{a.name}": Input({HOLE}("the shape of {a.name}, such as (8, 64)"))'
+    more = f', "f32"{batch}' if batch else ""
+    return f'"{a.name}": Input({HOLE}("the shape of {a.name}, such as (8, 64)"){more})'
