@@ -100,7 +100,7 @@ def replayed(spec: Spec) -> float:
     compared: set[tuple[str, int]] = set()
     wanted: set[tuple[str, int]] = set()
     for seed in range(1, 9):
-        result = replay_problem(spec.resolve(), seed)
+        result = replay_problem(spec.resolve(), seed, spec.fixed_values)
         assert not result.invalid
         assert result.fault is None
         assert result.worst is not None
