@@ -44,20 +44,26 @@ class Readings:
 
     def best(self) -> Inference:
         """The reading that is kept. Where closed operators will hardly prove anything, opened
-        ones come before them: those first that only one of the programs has."""
+        ones come before them: those first that only one of the programs has. A cause is told
+        from all of them opened, unless that proves less."""
         if not spelled_out(self.problem):
             return self._closed_first()
-        both = on_both_sides(self.problem)
-        if both:
-            self.say("fused operators of one program by their definitions")
-            some = self._read(deep=True, closed=both)
-            if self._settled(some):
-                return some
+        some = self._some_opened()
+        if some is not None and (some.holds or protocol_error(some)):
+            return some
         deep = self._opened()
-        if self._settled(deep):
-            return deep
+        best = some if some is not None and _proved(some) > _proved(deep) else deep
+        if self._settled(best):
+            return best
         inf = self._closed_first()
-        return inf if _proved(inf) > _proved(deep) else deep
+        return inf if _proved(inf) > _proved(best) else best
+
+    def _some_opened(self) -> Inference | None:
+        both = on_both_sides(self.problem)
+        if not both:
+            return None
+        self.say("fused operators of one program by their definitions")
+        return self._read(deep=True, closed=both)
 
     def _settled(self, inf: Inference) -> bool:
         """Whether other readings will hardly show more."""
