@@ -81,7 +81,9 @@ def test_a_partial_sum_times_the_whole() -> None:
     assert verify(partial_times_whole(wrong=True)).status == "refuted"
 
 
-@pytest.mark.xfail(strict=True, reason="the checker does not follow this product since it is faster")
+@pytest.mark.xfail(
+    strict=True, reason="the checker does not follow this product since it is faster"
+)
 def test_the_certificate_of_a_partial_sum_times_the_whole() -> None:
     assert verify(partial_times_whole(wrong=False)).certificate == "certificate checked"
 
