@@ -297,7 +297,7 @@ class Algebra:
             if self.atoms[b.atom].fn in SPECIAL:
                 return False
             seen.add(b.atom)
-        return len(seen) == len(p.factors)
+        return len(seen) == len(p.factors) or len({b for b, _ in p.factors}) == len(p.factors)
 
     def combined(self, p: Product) -> Product:
         """Powers of one factor joined; guards in their own form."""
