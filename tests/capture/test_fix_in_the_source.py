@@ -10,36 +10,11 @@ import torch.distributed as dist
 from torch import nn
 
 from shardproof import Input, Mesh, Shard, Spec
+from shardproof.examples.bugs.parts import Enter as Shared  # a parameter used in parts
+from shardproof.examples.bugs.parts import Leave as Sum
 from shardproof.report.diagnostic import Verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-class Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, group: Any) -> Any:
-        x = x.clone()
-        dist.all_reduce(x, group=group)
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return grad, None
-
-
-class Shared(torch.autograd.Function):
-    """A parameter of which every rank uses a part: its gradient is the sum of theirs."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, group: Any) -> Any:
-        ctx.group = group
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        grad = grad.clone()
-        dist.all_reduce(grad, group=ctx.group)
-        return grad, None
 
 
 class Down(nn.Module):

@@ -8,6 +8,7 @@ from pathlib import Path
 from shardproof.certificate.document import Document
 from shardproof.certificate.reading import check_file
 from shardproof.errors import InputError, shorten
+from shardproof.uncollected import uncollected
 
 
 def verify_certificate(path: str) -> int:
@@ -21,7 +22,8 @@ def verify_certificate(path: str) -> int:
             expected="a file written by `shardproof check --certificate FILE`",
             next_step="give the path of such a file",
         ) from error
-    outcome, doc = check_file(data)
+    with uncollected():
+        outcome, doc = check_file(data)
     if doc is None:
         raise InputError(
             shorten(outcome.problem),

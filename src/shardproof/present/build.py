@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from msgspec.structs import replace
 
 from shardproof import __version__
@@ -24,27 +20,15 @@ from shardproof.present.protocol import protocol_picture
 from shardproof.present.ranks import Member, Ranks
 from shardproof.report.diagnostic import Verdict
 from shardproof.report.view import NONE, FindingView, Memory, Picture, Related, Traffic, View
+from shardproof.uncollected import uncollected
 
 MEMORY_ROWS = 64
 
 
 def build(verdict: Verdict, evidence: Evidence) -> View:
     """Everything that a report of this verdict shows beside it."""
-    with _uncollected():
+    with uncollected():
         return _Build(verdict, evidence).view()
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the garbage collector, which would walk all of the inference again and again; hardly
-    anything made here is garbage."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class _Build:

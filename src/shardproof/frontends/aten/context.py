@@ -12,7 +12,7 @@ from shardproof.frontends.aten.helpers import Helpers
 from shardproof.frontends.fx_text import FxStatement
 from shardproof.frontends.fx_types import FxType
 from shardproof.ir.builder import Builder
-from shardproof.ir.graph import AttrValue, Value
+from shardproof.ir.graph import AttrValue, Value, is_integer
 from shardproof.ops.base import Scalar
 from shardproof.ops.numbers import exact, scalar
 from shardproof.spec.problem import Assumption
@@ -52,6 +52,10 @@ class DType(str):
     """An element type given as an argument (``torch.float16``)."""
 
     __slots__ = ()
+
+
+# Elements of a written vector that are remembered.
+MAX_WRITTEN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class LowerContext(Helpers):
         self.items: dict[str, dict[int, FxType | None]] = {}
         self.known: dict[Value, Scalar] = {}
         self.aranges: dict[Value, int] = {}
+        self.listed: dict[Value, list[int]] = {}
         self.in_flight: set[Value] = set()
         self.dropout_scales: dict[float, Fraction] = {}
         self.created: list[Value] = []
@@ -168,6 +173,21 @@ class LowerContext(Helpers):
         if isinstance(x, Value):
             raise Unsupported("a scalar argument is a tensor without a known value")
         return scalar(x)
+
+    def written(self, x: Value) -> list[int] | None:
+        """The elements of an integer vector that the program writes out (``[0, -1]``)."""
+        value = self.known.get(x)
+        if isinstance(value, Fraction) and is_integer(x.dtype) and len(x.shape) == 1:
+            n = x.shape[0]
+            return [int(value)] * n if isinstance(n, int) and n <= MAX_WRITTEN else None
+        return self.listed.get(x)
+
+    def join_written(self, out: Value, parts: Sequence[Value]) -> None:
+        """Remember the elements of a vector that is joined from written ones."""
+        given = [self.written(x) for x in parts]
+        joined = [k for part in given if part is not None for k in part]
+        if None not in given and len(joined) <= MAX_WRITTEN:
+            self.listed[out] = joined
 
     # -- errors
 

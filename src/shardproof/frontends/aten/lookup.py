@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 from shardproof.frontends.aten.context import LowerContext, Unsupported
@@ -90,8 +89,8 @@ def _index(ctx: LowerContext, self: Value, indices: Any) -> Value:
         raise Unsupported("the shape of x[mask] depends on the data")
     if len(used) == 1:
         ((d, ids),) = used
-        given = written(ctx, ids)
-        if given is not None and 0 < len(given) <= MAX_COLUMNS:
+        given = ctx.written(ids)
+        if given:
             return slices(ctx, self, d, given)
         return take_along_dim(ctx, self, d, ids)
     ids = along_rows(ctx, self, indices)
@@ -103,20 +102,6 @@ def _index(ctx: LowerContext, self: Value, indices: Any) -> Value:
     many = [i for _, i in used]
     found = _rearranged(ctx, self, dims[0], many)
     return found if found is not None else _element_by_element(ctx, self, dims[0], many)
-
-
-def written(ctx: LowerContext, ids: Value) -> list[int] | None:
-    """The indices of a vector that the program writes out (``x[:, [0, -1]]``)."""
-    value = ctx.known.get(ids)
-    if len(ids.shape) != 1:
-        return None
-    if isinstance(value, Fraction) and isinstance(ids.shape[0], int):
-        return [int(value)] * ids.shape[0]
-    made = next((m for m in reversed(ctx.builder.graph.nodes) if ids in m.outputs), None)
-    if made is None or made.op != "concat":
-        return None
-    parts = [written(ctx, i) for i in made.inputs]
-    return [k for part in parts if part is not None for k in part] if None not in parts else None
 
 
 def slices(ctx: LowerContext, x: Value, d: int, indices: list[int]) -> Value:

@@ -16,7 +16,9 @@ from shardproof.ir.sizes import Size, lt, product
 def _cat(ctx: LowerContext, tensors: tuple[Value, ...], dim: int = 0) -> Value:
     # PyTorch lets one-dimensional empty tensors join anything.
     parts = [x for x in tensors if x.shape != (0,)] or list(tensors[:1])
-    return ctx.concat(parts, dim_of(parts[0], dim))
+    out = ctx.concat(parts, dim_of(parts[0], dim))
+    ctx.join_written(out, parts)
+    return out
 
 
 @lowers("aten.stack.default")
