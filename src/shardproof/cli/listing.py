@@ -19,7 +19,7 @@ def functions(module: ModuleType) -> list[str]:
 def checkable(module: ModuleType, extents: Collection[str]) -> list[str]:
     """Of these the ones that make a Spec, by themselves or by each other, and can be called with
     these mesh extents; nothing is called to find out."""
-    found = {k: v for k, v in vars(module).items() if k in functions(module)}
+    found = {name: getattr(module, name) for name in functions(module)}
     makes = {k for k, v in found.items() if isinstance(v, Spec) or "Spec" in _names(v)}
     before = -1
     while before != len(makes):

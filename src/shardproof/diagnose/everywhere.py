@@ -33,10 +33,11 @@ def everywhere(graph: Graph, blamed: Node | None, change: Candidate) -> Candidat
 
 def _alike(graph: Graph, node: Node) -> list[int]:
     """Nodes of the same line, operator and phase, in every module the one of the same number."""
+    line = _line(node)
     seen: Counter[str] = Counter()
     numbers: dict[int, int] = {}
     for k, n in enumerate(graph.nodes):
-        if _line(n) == _line(node):
+        if _line(n) == line:
             numbers[k] = seen[n.origin.module]
             seen[n.origin.module] += 1
     mine = next(i for k, i in numbers.items() if graph.nodes[k] is node)
