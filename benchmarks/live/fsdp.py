@@ -17,7 +17,7 @@ from benchmarks.live import common as c
 from benchmarks.live import transformer as t
 from benchmarks.live.dtensor import sequence_plan
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 
@@ -45,7 +45,8 @@ def step_of(bug: str) -> Callable[..., Any]:
         if bug == "mean taken twice":
             loss = loss / ranks  # planted: mean taken twice
         if ranks > 1 and bug == "sum for the mean":
-            net.set_gradient_divide_factor(1.0)  # planted: sum for the mean
+            for unit in (m for m in net.modules() if isinstance(m, FSDPModule)):
+                unit.set_gradient_divide_factor(1.0)  # planted: sum for the mean
         if ranks > 1 and bug == "no gradient sync":
             net.set_requires_gradient_sync(False)  # planted: no gradient sync
         loss.backward()  # carries: mean taken twice, sum for the mean, no gradient sync
@@ -219,6 +220,30 @@ def tokens_on_four(bug: str = "") -> Spec:
     return tokens_that_count(bug, 4)
 
 
+class Widths(nn.Module):
+    """Layers of which no width divides another, and a squared error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList((nn.Linear(12, 16), nn.Linear(16, 10)))
+
+    def forward(self, x: Any, y: Any) -> Any:
+        up, down = self.layers
+        return F.mse_loss(down(F.gelu(up(x))), y)
+
+
+def widths(bug: str = "") -> Spec:
+    return Spec(
+        sequential=Widths,
+        distributed=lambda mesh, rank: wrapped(Widths(), mesh),
+        mesh=Mesh(dp=2),
+        inputs={"x": Input((4, 12), "f32", c.BATCH), "y": Input((4, 10), "f32", c.BATCH)},
+        step=step_of(bug),
+        optimizer=c.adamw,
+        outputs=LEFT_OUT,
+    )
+
+
 ADAMW = ("mean taken twice", "sum for the mean", "no gradient sync")
 CLIP = ("norm of one rank", "clipped by a sum", "scaled by the rank")
 AXES = ("mean over all ranks", "summed over the wrong axis", "norms forgotten")
@@ -227,6 +252,7 @@ COUNT = ("each count doubled", "count of one rank", "mean of all ranks")
 CASES = [
     Case("fsdp2, adamw", adamw, twins(adamw, *ADAMW), long=True),
     Case("fsdp2, adamw over four", adamw_on_four, twins(adamw_on_four, *ADAMW), long=True),
+    Case("fsdp2, layers of other widths", widths, twins(widths, *ADAMW)),
     Case("fsdp2, clipped", even, twins(even, *CLIP)),
     Case("fsdp2, uneven and clipped", uneven, twins(uneven, *CLIP)),
     Case("fsdp2, tp and sp", two_axes, twins(two_axes, *AXES), long=True),

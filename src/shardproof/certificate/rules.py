@@ -30,6 +30,7 @@ from shardproof.certificate.exact import (
 )
 from shardproof.certificate.products import Product, Read, Sum
 from shardproof.certificate.region import Region, digits, find_cell, fresh, place, rising
+from shardproof.certificate.runs import runs
 from shardproof.ir.sizes import Poly, Size, at_least
 from shardproof.ops import base as alg
 
@@ -233,7 +234,7 @@ def under_sum(
     for r, terms in whole.visit(look, MAX_PARTS, "a sum", region.ranges):
         mine = tuple((v, a, b) for v, (a, b) in r.ranges.items() if v not in region.ranges)
         out += [(Product((*mine, *p.ranges), p.factors), c) for p, c in terms]
-    return out
+    return runs(out, fresh())
 
 
 def contracted(a: alg.Contract, sources: Sequence[Source], assume: Callable[[str], None]) -> Source:

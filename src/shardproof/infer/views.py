@@ -38,16 +38,28 @@ def permute(v: Val, perm: Sequence[int]) -> Val:
 
 
 def reshape(v: Val, shape: Sequence[Size]) -> Val:
-    """Row-major reshape.
+    """Row-major reshape. Where a border of the new shape falls inside a factor that it does not
+    divide (of a flat buffer, which holds rows of several lengths), the elements are counted anew.
 
     Raises:
-        Unsupported: a border of the new shape falls inside a factor that it does not divide.
+        Unsupported: such a border, and the elements cannot be counted.
     """
     if v.shape == tuple(shape):
         return Val(v.dims, v.cells)
     if any(s == 0 for s in shape):
         return Val(plain_dims(shape), ())
     u = Val((flat(v.dims),), v.cells)
+    try:
+        return _grouped(u, v, shape)
+    except Unsupported:
+        one = unfactor(u, 0) if len(u.dims[0]) > 1 else u
+        if one.dims == u.dims:
+            raise
+        return _grouped(one, v, shape)
+
+
+def _grouped(u: Val, v: Val, shape: Sequence[Size]) -> Val:
+    """The one dim of ``u`` cut into dims of ``shape``; ``v`` is what it was made from."""
     groups, pos = [], 0
     for target in shape:
         acc: Size = 1
