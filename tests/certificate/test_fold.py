@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from tests.certificate.corpus import PROBLEMS
+from tests.support.layers import pipeline
 
 from shardproof.certificate.exact import NotChecked
 from shardproof.certificate.fold import check_fold
-from shardproof.infer.prepare import fold_problem
+from shardproof.infer.prepare import class_problem, fold_problem
 from shardproof.ir.graph import Graph, Mesh, Program, Value
 from shardproof.spec.problem import Problem
 
@@ -109,3 +110,14 @@ def test_the_value_of_an_output_counts() -> None:
     graph(folded).outputs[:] = outputs
     with pytest.raises(NotChecked, match="returns other values"):
         check_fold(original, folded)
+
+
+def test_messages_of_classes_are_over_equal_groups_with_both_ends() -> None:
+    for group in ((0, 1, 2), (1, 3), (0, 1)):
+        original = pipeline(2, 2)
+        folded = class_problem(original)
+        check_fold(original, folded)
+        node = next(n for n in original.distributed.graphs[0].nodes if n.op == "send")
+        node.attrs = {**node.attrs, "group": group, "group_size": len(group)}
+        with pytest.raises(NotChecked, match="another group"):
+            check_fold(original, folded)

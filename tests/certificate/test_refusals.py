@@ -488,6 +488,19 @@ def walk(*ranks: Callable[[Builder], None]) -> Callable[[], Any]:
     return lambda: list(Walk(program(*ranks)).steps())
 
 
+def message(
+    *group: int, to: int | None = None, by: int = 0, **how: Any
+) -> Callable[[Builder], None]:
+    def run(b: Builder) -> None:
+        given = {"group": group, "group_size": len(group), "tag": 0, **how}
+        if to is not None:
+            b.emit_all("send", b.input("x", "f32", (4,)), dst=to, **given)
+        else:
+            b.emit("recv", src=by, shape=(4,), dtype="f32", **given)
+
+    return run
+
+
 def swapped() -> Any:
     p = program(nothing, nothing)
     p.graphs.reverse()
@@ -500,12 +513,18 @@ SCHEDULES: list[tuple[str, Callable[[], Any]]] = [
     ("not in the order of the ranks", swapped),
     ("does not answer", walk(reduce(0, 1), nothing)),
     ("that the rank is not in", walk(reduce(1, 2), nothing, nothing)),
+    ("does not answer", walk(reduce(0, 1), reduce(0, 1, comm="1"))),
+    ("does not answer", walk(message(0, 1, to=1), message(0, 1, comm="1"))),
+    ("does not answer", walk(message(0, 1, to=1), message(0, 1, 2), nothing)),
+    ("without one of its ends", walk(message(0, 2, to=1), message(0, 1), nothing)),
+    ("that the rank is not in", walk(message(1, 2, to=1), message(0, 1), nothing)),
     ("call different operators", walk(reduce(0, 1), reduce(0, 1, op="all_gather"))),
 ]
 
 
 def test_collectives_that_meet() -> None:
     assert len(walk(reduce(0, 1), reduce(0, 1))()) == 1
+    assert len(walk(message(0, 1, to=1), message(0, 1))()) == 1
     assert len(met("all_reduce", (4,), (4,), op="sum")) == 2
 
 

@@ -352,6 +352,26 @@ def test_unmatched_messages() -> None:
     faulty("deadlock", [send(1, g, tag=1)], [recv(0, g, tag=2)])
 
 
+def test_process_groups_over_the_same_ranks_are_different() -> None:
+    g, late = (0, 1), {"async": True}
+    faulty("deadlock", [reduce(g)], [reduce(g, comm="1")], names="0 -> 1 -> 0")
+    faulty("deadlock", [reduce(g), reduce(g, comm="1")], [reduce(g, comm="1"), reduce(g)])
+    alone = match(program([reduce(g, **late)], [reduce(g, comm="1", **late)]))
+    assert kinds(alone) == ["missing", "missing"]
+    faulty("deadlock", [send(1, g)], [recv(0, g, comm="1")])
+    faulty("deadlock", [send(1, g)], [recv(0, (0, 1, 2))], [])
+    ok([send(1, g), send(1, g, comm="1", **late)], [recv(0, g), recv(0, g, comm="1")])
+
+
+def test_calls_on_two_process_groups_meet_those_of_their_own() -> None:
+    g, late = (0, 1), {"async": True}
+    a, b = reduce(g, **late), reduce(g, comm="1", **late)
+    c, d = reduce(g, **late), reduce(g, comm="1", **late)
+    p = program([a, b], [d, c])
+    met = [{n for _, n in s.members} for s in match(p).steps if isinstance(s, CollectiveStep)]
+    assert met == [{b, d}, {a, c}] or met == [{a, c}, {b, d}]
+
+
 def test_messages_of_different_types() -> None:
     g = (0, 1)
     faulty("shape", [send(1, g)], [recv(0, g, TensorType("f32", (6, 4)))])

@@ -55,7 +55,7 @@ def test_functional(left: str, call: str, op: str, attrs: dict[str, Any]) -> Non
     wait = f"w: {annotation} = {NEW}wait_tensor.default({name})"
     first, second = nodes(f"{left} = {NEW}{call}", wait, returns="w")
     assert first.op == op
-    assert first.attrs == {**attrs, "group": (2, 5), "group_size": 2}
+    assert first.attrs == {**attrs, "group": (2, 5), "group_size": 2, "comm": "tp"}
     assert (second.op, second.inputs) == ("wait", first.outputs)
     assert second.output.name == "w"
 
@@ -127,7 +127,7 @@ def test_send() -> None:
     (node,) = nodes(*lines, returns="x")
     assert node.op == "send"
     assert node.outputs == ()
-    assert node.attrs == {"dst": 2, "tag": 7, "group": (2, 5), "group_size": 2}
+    assert node.attrs == {"dst": 2, "tag": 7, "group": (2, 5), "group_size": 2, "comm": "tp"}
 
 
 def test_batched_point_to_point() -> None:

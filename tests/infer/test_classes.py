@@ -77,3 +77,15 @@ def test_one_rank_that_differs_keeps_its_stage_from_folding() -> None:
     with pytest.raises(NotUniform):
         class_problem(problem)
     assert not infer(problem).holds
+
+
+def test_classes_need_messages_over_equal_groups_with_both_ends() -> None:
+    """What stands for a message between classes has no group of ranks."""
+    for group in ((0, 1, 2), (1, 3), (0, 1)):
+        problem = pipeline(2, 2)
+        node = next(n for n in problem.distributed.graphs[0].nodes if n.op == "send")
+        node.attrs = {**node.attrs, "group": group, "group_size": len(group)}
+        with pytest.raises(NotUniform, match="group"):
+            class_problem(problem)
+        assert not infer(problem).holds
+        assert verify(problem).status == "refuted"

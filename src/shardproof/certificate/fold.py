@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from shardproof.certificate.exact import NotChecked, same_attrs
+from shardproof.certificate.schedule import one_group_a_message
 from shardproof.ir.graph import Graph, Mesh, Node, Program
 from shardproof.ir.sizes import Poly, Size, Symbol, only_symbol, substitute
 from shardproof.spec.problem import Problem
@@ -85,6 +86,7 @@ def check_fold(original: Problem, evaluated: Problem) -> None:
         raise NotChecked("there are not as many graphs as classes of ranks")
     if len(original.distributed.graphs) != len(members.where):
         raise NotChecked("there are not as many graphs as ranks")
+    one_group_a_message(original.distributed.graphs)
     for k, ranks in enumerate(members.ranks):
         graph, relation = Layout(program.graphs[k]), Layout(evaluated.relation[k])
         for r in ranks:

@@ -8,7 +8,7 @@ checked, whatever the reason.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardproof.certificate.exact import NotChecked
@@ -34,6 +34,27 @@ def waits(graph: Graph) -> None:
             flying.update(node.outputs)
     if any(v in flying for v in graph.outputs if v is not None):
         raise NotChecked("a result is returned that was not waited for")
+
+
+def message_ends(k: int, node: Node) -> tuple[Any, Any]:
+    """Who sends and who receives, for a call in the k-th graph."""
+    a: Any = node.attrs
+    return (k, a["dst"]) if node.op == "send" else (a["src"], k)
+
+
+def one_group_a_message(graphs: Sequence[Graph]) -> None:
+    """A proof about classes of ranks knows the ends of messages, not their groups: all messages of
+    one name must be over the same group, and that must hold both ends."""
+    groups: dict[Any, frozenset[Any]] = {}
+    for k, g in enumerate(graphs):
+        for n in g.nodes:
+            if n.op not in ("send", "recv"):
+                continue
+            a: Any = n.attrs
+            ends, group = message_ends(k, n), frozenset(a["group"])
+            key = (*ends, a.get("tag", 0), a.get("comm", ""))
+            if not {k, *ends} <= group or groups.setdefault(key, group) != group:
+                raise NotChecked(f"rank {k}: {n.op} over another group than its like")
 
 
 class Walk:
@@ -96,17 +117,21 @@ class Walk:
         a: Any = node.attrs
         slots: list[Any]
         mine: Any
+        group = a["group"]
+        if k not in group or len(set(group)) != len(group):
+            raise NotChecked(f"{node.op} with a group that the rank is not in")
+        if a.get("group_size", len(group)) != len(group):
+            raise NotChecked(f"{node.op} with a wrong group size")
+        # Process groups over the same ranks are told apart by a name.
+        key: Any = (frozenset(group), a.get("comm", ""))
         if node.op in ("send", "recv"):
-            ends = (k, a["dst"]) if node.op == "send" else (a["src"], k)
-            key: Any = ("message", *ends, a.get("tag", 0))
+            ends = message_ends(k, node)
+            if not set(ends) <= set(group):
+                raise NotChecked(f"{node.op} over a group without one of its ends")
+            key = (*key, *ends, a.get("tag", 0))
             slots, mine = ["send", "recv"], node.op
         else:
-            group = a["group"]
-            if k not in group or len(set(group)) != len(group):
-                raise NotChecked(f"{node.op} with a group that the rank is not in")
-            if a.get("group_size", len(group)) != len(group):
-                raise NotChecked(f"{node.op} with a wrong group size")
-            key, slots, mine = frozenset(group), list(group), k
+            slots, mine = list(group), k
         queues = self.calls[key]
         queues[mine].append((k, node))
         self.flying.add(node)

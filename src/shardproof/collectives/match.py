@@ -11,9 +11,9 @@ Model of blocking, chosen so that a program passes only if it runs on every lega
 - ``send`` is a rendezvous: it blocks until the matching ``recv`` is reached. With ``async`` =
   True it is buffered and never blocks, but must be received before the program ends.
 - ``recv`` blocks until the matching ``send`` is reached; with ``async`` = True at its ``wait``.
-- Messages of one (source, destination, tag) are matched in order. Collectives are matched by the
-  set of ranks of their group, in program order; two communicators over the same ranks count as
-  one.
+- Calls are matched within one communicator only: that of a group's members and ``comm``, which
+  tells process groups over the same ranks apart. Messages of one (source, destination, tag) are
+  matched in order, collectives in program order.
 - Any use of an in-flight result other than ``wait`` (or returning it) is a finding. Results are
   in flight only where ``async`` is True: functional dumps, where every result goes through
   ``wait``, carry no such attribute. Writing to an operand in flight cannot be expressed in SSA
@@ -34,6 +34,7 @@ from shardproof.collectives.validate import (
     validate_inside,
     validate_spmd,
 )
+from shardproof.ir.communicators import communicator, members
 from shardproof.ir.graph import Graph, Node, Program, Value
 
 COLLECTIVE_OPS = frozenset(
@@ -138,11 +139,12 @@ GroupKey = tuple[object, ...]
 
 def _key(rank: int, node: Node) -> GroupKey:
     """Calls with equal keys are matched with each other, in order."""
+    where = (members(node), communicator(node))
     if node.op == "send":
-        return ("p2p", rank, node.attrs["dst"], node.attrs.get("tag", 0))
+        return ("p2p", rank, node.attrs["dst"], node.attrs.get("tag", 0), *where)
     if node.op == "recv":
-        return ("p2p", node.attrs["src"], rank, node.attrs.get("tag", 0))
-    return ("group", frozenset(group_of(node)))
+        return ("p2p", node.attrs["src"], rank, node.attrs.get("tag", 0), *where)
+    return ("group", *where)
 
 
 def _participants(rank: int, node: Node) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shardproof.collectives.errors import ErrorKind, ProtocolError, Site, site
+from shardproof.ir.communicators import communicator
 from shardproof.ir.graph import NO_ORIGIN, Node
 
 
@@ -23,7 +24,9 @@ class Arrival:
 
     @property
     def site(self) -> Site:
-        return site(self.rank, self.node, f"waits for {_ranks(self.absent)}")
+        comm = communicator(self.node)
+        other = f" on process group {int(comm) + 1} over the same ranks" if comm.isdigit() else ""
+        return site(self.rank, self.node, f"waits for {_ranks(self.absent)}{other}")
 
 
 def explain_stuck(arrivals: Iterable[Arrival], returned: set[int]) -> list[ProtocolError]:

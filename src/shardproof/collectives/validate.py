@@ -3,10 +3,11 @@ size. Nodes refused here are not matched, so that one wrong group is one finding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from shardproof.collectives.agree import group_of, sizes_of
 from shardproof.collectives.errors import ErrorKind, ProtocolError, site
+from shardproof.ir.communicators import communicator, members
 from shardproof.ir.graph import Graph, Mesh, Node, Program
 from shardproof.ir.sizes import Poly, Size, only_symbol, product, substitute, symbols
 
@@ -44,6 +45,24 @@ def _concrete_reason(rank: int, node: Node, ranks: set[int]) -> tuple[ErrorKind,
     if peer not in group:
         return "group", f"{node.op}: peer {peer} is not in the group {list(group)}"
     return None
+
+
+def messages_differ(graphs: Sequence[Graph]) -> str:
+    """Why messages (graphs in rank order) cannot be matched by their ends, tag and communicator
+    alone, or nothing: some use groups that are not equal, or have no place for an end."""
+    groups: dict[Hashable, frozenset[int | str]] = {}
+    for rank, g in enumerate(graphs):
+        for node in g.nodes:
+            if node.op not in ("send", "recv"):
+                continue
+            a, mine = node.attrs, members(node)
+            ends = (a.get("src", rank), a.get("dst", rank))
+            if not mine.issuperset({rank, *ends}):
+                return f"{node.op} of rank {rank} over a group without one of its ends"
+            key = (ends, a.get("tag", 0), communicator(node))
+            if groups.setdefault(key, mine) != mine:
+                return f"{node.op} of rank {rank} over another group than its like"
+    return ""
 
 
 def validate_spmd(program: Program, graph: Graph) -> list[ProtocolError]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from shardproof.collectives.validate import messages_differ
 from shardproof.infer.spmd import Classes, Fold, NotUniform
 from shardproof.ir.graph import Graph, Program
 from shardproof.spec.problem import Obligation, Problem
@@ -34,6 +35,9 @@ def class_problem(problem: Problem) -> Problem:
     Raises:
         NotUniform: along no axis are all ranks alike.
     """
+    differ = messages_differ(problem.distributed.graphs)
+    if differ:
+        raise NotUniform(differ)
     mesh = problem.distributed.mesh
     axes = [a for a, n in mesh.axes if n != 1]
     sizes = dict(mesh.axes)

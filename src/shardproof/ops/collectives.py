@@ -19,6 +19,8 @@ def _group(attrs: Attrs) -> Size:
         raise ShapeError(f"attribute 'group' must be a tuple of ranks or axes, got {group!r}")
     if all(isinstance(g, int) for g in group) and group and n != len(group):
         raise ShapeError(f"group {group} has {len(group)} members, group_size is {n}")
+    if not isinstance(attrs.get("comm", ""), str):
+        raise ShapeError(f"attribute 'comm' must be a name, got {attrs['comm']!r}")
     if not at_least(n, 1):
         raise ShapeError(f"group_size {n} is not shown to be >= 1")
     return n
@@ -120,7 +122,7 @@ def _recv(inputs: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType(at.dtype(attrs), at.sizes(attrs, "shape"))
 
 
-_GROUP = "group group_size"
+_GROUP = "group group_size comm?"
 _TABLE: tuple[tuple[str, str, str, Types, str], ...] = (
     ("all_reduce", "x", f"op {_GROUP} async?", _all_reduce,
      """Every member gets the `op` (sum, avg, max, min, product) of all members' x."""),
@@ -148,7 +150,8 @@ _TABLE: tuple[tuple[str, str, str, Types, str], ...] = (
 for _name, _operands, _attributes, _types, _doc in _TABLE:
     declare(
         _name, _operands, _attributes,
-        doc=_doc + " `group` lists the members as global ranks, or names mesh axes.",
+        doc=_doc + " `group` lists the members as global ranks, or names mesh axes."
+        " `comm` tells process groups over the same ranks apart.",
         types=_types,
         algebra=lambda inputs, attrs, kind=_name: Collective(kind),  # type: ignore[misc]
         evaluate=None,

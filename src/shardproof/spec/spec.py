@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardproof.errors import InputError, shorten
 from shardproof.ir.check import check_graph, check_program
+from shardproof.ir.communicators import number_communicators
 from shardproof.ir.graph import Graph, Program
 from shardproof.ir.graph import Mesh as GraphMesh
 from shardproof.ops.base import infer_types
@@ -325,6 +326,7 @@ class Spec:
         loaded = [load(g, rank=k, mesh=mesh, facts=self.facts) for k, g in enumerate(given)]
         for k, part in enumerate(loaded):
             self._check_header(part, k, mesh)
+        number_communicators([part.graph for part in loaded])
         return Program(mesh, [part.graph for part in loaded]), loaded
 
     def _single(self, given: GraphSource) -> tuple[Program, list[Loaded]]:

@@ -1,18 +1,16 @@
 """Functional collectives.
 
 A collective over one rank is the identity and leaves no node. A group's name becomes the tuple
-of global ranks that the user declared for it.
+of global ranks that the user declared for it, and stays as the name of the communicator.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from shardproof.frontends.aten.context import LowerContext, NoValue, Unsupported
+from shardproof.frontends.aten.context import Group, LowerContext, NoValue, Unsupported
 from shardproof.frontends.aten.registry import lowers
 from shardproof.ir.graph import Value
-
-Group = tuple[int, ...]
 
 _REDUCTIONS = {
     "sum": "sum", "avg": "avg", "mean": "avg", "max": "max", "min": "min", "product": "product",
@@ -28,9 +26,9 @@ def _reduction(ctx: LowerContext, op: Any) -> str:
 
 def start(ctx: LowerContext, collective: str, x: Value, group: Group, /, **attrs: Any) -> Value:
     """Emit a collective whose result must be waited for; the identity in a group of one."""
-    if len(group) == 1:
+    if len(group.ranks) == 1:
         return x
-    out = ctx.emit(collective, x, group=group, group_size=len(group), **attrs)
+    out = ctx.emit(collective, x, **group.attrs(), **attrs)
     ctx.in_flight.add(out)
     return out
 
@@ -72,13 +70,13 @@ def all_to_all(ctx: LowerContext, x: Value, recv: Any, send: Any, group: Group) 
 
 def broadcast(ctx: LowerContext, x: Value, src: int, group: Group) -> Value:
     """Start a broadcast from the member with index ``src`` in the group."""
-    if not 0 <= src < len(group):
+    if not 0 <= src < len(group.ranks):
         raise ctx.fail(
-            f"broadcast from member {src} of a group of {len(group)}",
+            f"broadcast from member {src} of a group of {len(group.ranks)}",
             "a source that is an index in the group",
-            "check the group declaration: " + str(group),
+            "check the group declaration: " + str(group.ranks),
         )
-    return start(ctx, "broadcast", x, group, src=group[src])
+    return start(ctx, "broadcast", x, group, src=group.ranks[src])
 
 
 # ------------------------------------------------------------------------------ _c10d_functional
@@ -164,16 +162,14 @@ def _reduce_scatter_list(
 
 @lowers("_c10d_functional.isend.default")
 def _isend(ctx: LowerContext, tensor: Value, dst: int, tag: int, group_name: Any) -> NoValue:
-    group = ctx.group(group_name)
-    ctx.emit_all("send", tensor, dst=dst, tag=tag, group=group, group_size=len(group))
+    ctx.emit_all("send", tensor, dst=dst, tag=tag, **ctx.group(group_name).attrs())
     return NoValue("a send has no result")
 
 
 @lowers("_c10d_functional.irecv.default")
 def _irecv(ctx: LowerContext, tensor: Value, src: int, tag: int, group_name: Any) -> Value:
-    group = ctx.group(group_name)
     out = ctx.emit(
-        "recv", src=src, tag=tag, group=group, group_size=len(group),
+        "recv", src=src, tag=tag, **ctx.group(group_name).attrs(),
         shape=tensor.shape, dtype=tensor.dtype,
     )  # fmt: skip
     ctx.in_flight.add(out)
@@ -194,13 +190,13 @@ def _batch_p2p(
 # The older form names the ranks instead of a group.
 
 
-def _ranks(ctx: LowerContext, ranks: Any, size: int) -> Group:
+def _ranks(ctx: LowerContext, ranks: Any, size: int, tag: Any) -> Group:
     """This rank's group among the listed ranks, which may be several groups in a row."""
     flat = tuple(ranks)
     for k in range(0, len(flat), size):
         part = flat[k : k + size]
         if ctx.facts.rank in part:
-            return part
+            return Group(part, str(tag))
     raise ctx.fail(
         f"the ranks {flat} of the collective {ctx.statement.name!r} do not contain rank "
         f"{ctx.facts.rank}",
@@ -213,28 +209,28 @@ def _ranks(ctx: LowerContext, ranks: Any, size: int) -> Group:
 def _old_all_reduce(
     ctx: LowerContext, self: Value, reduceOp: Any, tag: Any, ranks: Any, group_size: int
 ) -> Value:
-    return all_reduce(ctx, self, reduceOp, _ranks(ctx, ranks, group_size))
+    return all_reduce(ctx, self, reduceOp, _ranks(ctx, ranks, group_size, tag))
 
 
 @lowers("c10d_functional.all_gather_into_tensor.default")
 def _old_all_gather(
     ctx: LowerContext, shard: Value, tag: Any, ranks: Any, group_size: int
 ) -> Value:
-    return all_gather(ctx, shard, _ranks(ctx, ranks, group_size))
+    return all_gather(ctx, shard, _ranks(ctx, ranks, group_size, tag))
 
 
 @lowers("c10d_functional.reduce_scatter_tensor.default")
 def _old_reduce_scatter(
     ctx: LowerContext, input: Value, reduceOp: Any, tag: Any, ranks: Any, group_size: int
 ) -> Value:
-    return reduce_scatter(ctx, input, reduceOp, _ranks(ctx, ranks, group_size))
+    return reduce_scatter(ctx, input, reduceOp, _ranks(ctx, ranks, group_size, tag))
 
 
 @lowers("c10d_functional.broadcast.default")
 def _old_broadcast(
     ctx: LowerContext, self: Value, src: int, tag: Any, ranks: Any, group_size: int
 ) -> Value:
-    return broadcast(ctx, self, src, _ranks(ctx, ranks, group_size))
+    return broadcast(ctx, self, src, _ranks(ctx, ranks, group_size, tag))
 
 
 @lowers("c10d_functional.all_to_all_single.default")
@@ -242,5 +238,5 @@ def _old_all_to_all(
     ctx: LowerContext, input: Value, output_split_sizes: Any, input_split_sizes: Any, tag: Any,
     ranks: Any, group_size: int,
 ) -> Value:  # fmt: skip
-    group = _ranks(ctx, ranks, group_size)
+    group = _ranks(ctx, ranks, group_size, tag)
     return all_to_all(ctx, input, output_split_sizes, input_split_sizes, group)

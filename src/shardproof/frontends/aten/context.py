@@ -48,6 +48,18 @@ class NoValue:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The process group of a call: its global ranks in group order, and its name."""
+
+    ranks: tuple[int, ...]
+    name: str
+
+    def attrs(self) -> dict[str, AttrValue]:
+        """What a collective over the group says of it."""
+        return {"group": self.ranks, "group_size": len(self.ranks), "comm": self.name}
+
+
 class DType(str):
     """An element type given as an argument (``torch.float16``)."""
 
@@ -197,7 +209,7 @@ class LowerContext(Helpers):
 
     # -- groups
 
-    def group(self, name: Any, size: Any = None) -> tuple[int, ...]:
+    def group(self, name: Any, size: Any = None) -> Group:
         """The ranks of the group called ``name`` that this rank is in.
 
         Raises:
@@ -231,7 +243,7 @@ class LowerContext(Helpers):
                 f'correct groups["{key}"]',
             )
         self.record.assume("group", f"group {key!r} is {_ranks(found)}")
-        return found
+        return Group(found, key)
 
 
 def _ranks(group: tuple[int, ...]) -> str:

@@ -27,11 +27,6 @@ _REDUCTIONS = {int(v.value): k.lower() for k, v in dist.ReduceOp.RedOpType.__mem
 _F = "_c10d_functional."
 
 
-def group_key(ranks: Sequence[int]) -> str:
-    """The name under which a group is declared to the lowering: its ranks."""
-    return ",".join(map(str, ranks))
-
-
 @dataclass(eq=False, slots=True)
 class Call:
     """One collective being recorded. ``results`` are the tensors that it writes, each with the
@@ -41,12 +36,9 @@ class Call:
     memory: Memory
     name: str
     ranks: tuple[int, ...]
+    key: str  # the name under which the group is declared to the lowering
     args: dict[str, Any]
     results: list[tuple[torch.Tensor, Ref]]
-
-    @property
-    def key(self) -> str:
-        return group_key(self.ranks)
 
     def read(self, t: torch.Tensor) -> Ref:
         return self.memory.read(t)

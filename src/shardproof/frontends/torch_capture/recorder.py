@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives
 import torch.distributed.distributed_c10d as distributed_c10d
-from torch._C._distributed_c10d import FakeWork
+from torch._C._distributed_c10d import FakeWork, ProcessGroup
 from torch._ops import HigherOrderOperator
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
@@ -223,12 +223,13 @@ class Recorder(TorchDispatchMode):
     def _group(self, name: Any) -> str:
         resolve: Any = distributed_c10d._resolve_process_group  # type: ignore[attr-defined]
         group = resolve(name) if isinstance(name, str) else c10d.unboxed(name)
-        return self._declare_group(tuple(dist.get_process_group_ranks(group)))
+        return self._declare_group(group)
 
-    def _declare_group(self, ranks: tuple[int, ...]) -> str:
-        key = c10d.group_key(ranks)
-        self.groups[key] = ranks
-        return key
+    def _declare_group(self, group: ProcessGroup) -> str:
+        """The group's name: by it the members of a real run find each other."""
+        name = str(group.group_name)
+        self.groups[name] = tuple(dist.get_process_group_ranks(group))
+        return name
 
     def _literal(self, a: Any) -> Any:
         if isinstance(a, torch.Tensor):
@@ -252,9 +253,9 @@ class Recorder(TorchDispatchMode):
         boxed = len(func._schema.returns) == 2
         if name in c10d.SILENT:
             return create_fakework(args, boxed) if func._schema.returns else None
-        ranks = tuple(dist.get_process_group_ranks(c10d.unboxed(arguments["process_group"])))
-        self._declare_group(ranks)
-        call = c10d.Call(self.statements, self.memory, name, ranks, arguments, [])
+        group = self._declare_group(c10d.unboxed(arguments["process_group"]))
+        ranks = self.groups[group]
+        call = c10d.Call(self.statements, self.memory, name, ranks, group, arguments, [])
         before = len(self.statements.all)
         c10d.record(call)
         self.recorded["c10d"] += 1
