@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from shardproof.certificate.document import Document
+from shardproof.certificate import statement
+from shardproof.certificate.document import Document, problems
 from shardproof.certificate.reading import check_file
 from shardproof.errors import InputError, shorten
+from shardproof.spec.problem import Problem
 from shardproof.uncollected import uncollected
 
 
@@ -34,20 +36,24 @@ def verify_certificate(path: str) -> int:
     word = "refines (certificate checked)" if outcome.agrees else outcome.problem
     lines = [f"{shorten(doc.name)}: {word}"]
     if outcome.agrees:
-        lines += [*_statement(doc), f"{outcome.steps} steps were derived again"]
+        lines += [*_statement(doc, problems(doc)[0]), f"{outcome.steps} steps were derived again"]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0 if outcome.agrees else 3
 
 
-def _statement(doc: Document) -> list[str]:
-    """What was proved, and what it rests on."""
-    out = ["", "Proved of the graphs in the file:"]
-    for ob in doc.obligations:
-        partial = f", summed over {', '.join(ob.partial_over)}" if ob.partial_over else ""
-        out.append(f"  {ob.sequential} = {ob.distributed} on every rank that returns it{partial}")
-    out += ["", "Rests on:"]
-    out += [f"  {kind}: {text}" for kind, text in doc.assumptions]
-    out += [f"  assumed: {text}" for text in doc.assumed]
-    out += [f"  fixed: {name} = {value}" for name, value in doc.fixed.items()]
-    out += [f"  left out: {name}" for name in doc.left_out]
+def _statement(doc: Document, problem: Problem) -> list[str]:
+    """What was proved, by the graphs in the file; then what the file says of itself."""
+    out = ["", "Proved, of the graphs in the file, where the inputs are"]
+    out += [f"  {line}" for line in statement.relation_lines(problem)]
+    out += ["that"]
+    out += [f"  {line}" for line in statement.obligation_lines(problem)]
+    left = statement.not_stated(problem)
+    out += [f"  (nothing about {', '.join(left)})"] if left else []
+    if doc.assumed or doc.fixed:
+        out += ["", "Assuming"]
+        out += [f"  {shorten(text)}" for text in doc.assumed]
+        out += [f"  {name} = {value} in every element" for name, value in doc.fixed.items()]
+    if doc.assumptions:
+        out += ["", "The file says of how the graphs were made, which no checker can see:"]
+        out += [f"  {kind}: {shorten(text)}" for kind, text in doc.assumptions]
     return [*out, ""]
