@@ -62,6 +62,9 @@ class Generator:
         self.ranges: dict[str, tuple[int, int]] = {}
         self.pool: list[Tensor] = []
         self._cuts: dict[tuple[int, int], list[int]] = {}
+        # Steps take turns on a second process group over the same ranks; not drawn from ``rng``, so
+        # that a seed stays the same program but for that.
+        self._steps = 0
 
     # ---- cuts
 
@@ -176,6 +179,7 @@ class Generator:
     ) -> Tensor:
         """A step of the distributed side alone: the same tensor in another layout."""
         dist = tuple(step(b, t.dist[r], r) for r, b in enumerate(self.dist))
+        self._steps += 1
         return self.keep(replace(t, dist=dist, lay=lay))
 
     # ---- collectives
@@ -187,7 +191,8 @@ class Generator:
             r for r, c in enumerate(self.coords)
             if all(x == y for a, (x, y) in enumerate(zip(c, mine, strict=True)) if a != axis)
         )  # fmt: skip
-        return {"group": members, "group_size": len(members)}
+        second = {"comm": "1"} if self._steps % 4 == 3 else {}
+        return {"group": members, "group_size": len(members), **second}
 
     def parts(self, axis: int, extent: int) -> tuple[int, ...]:
         """The sizes of the parts along an axis."""

@@ -93,10 +93,12 @@ def other_reduction(n: Node, rng: Rng) -> Edit:
 
 
 def other_group(n: Node, rng: Rng) -> Edit:
-    """The members in another order, or only this rank."""
+    """The members in another order, or another process group over them."""
     group = n.attrs.get("group")
     if not isinstance(group, tuple) or len(group) < 2:
         raise NoMutant
+    if rng.random() < 0.5:
+        return lambda b, n, x, new: again(b, n, x, comm="2")
     return lambda b, n, x, new: again(b, n, x, group=tuple(reversed(n.attrs["group"])))  # type: ignore[arg-type]
 
 
