@@ -48,6 +48,30 @@ def has_no_peer(x: Any, rank: int) -> Any:
     return x + got * 0
 
 
+def barriers_on_both(x: Any, rank: int) -> Any:
+    dist.barrier()
+    y = x + 0 * rank
+    dist.barrier()
+    return y
+
+
+def barrier_on_one(x: Any, rank: int) -> Any:
+    if rank == 1:
+        dist.barrier()
+    return x * 1.0
+
+
+def barrier_in_another_place(x: Any, rank: int) -> Any:
+    got = torch.empty_like(x)
+    if rank == 0:
+        dist.barrier()
+        dist.send(x, dst=1)
+        return x * 1.0
+    dist.recv(got, src=0)
+    dist.barrier()
+    return got
+
+
 def other_micro_batches(x: Any, rank: int) -> Any:
     """Rank 1 runs two micro-batches of two rows, rank 0 four of one."""
     rows = 2 if rank else 1
@@ -72,13 +96,22 @@ def check(program: Callable[[Any, int], Any]) -> Any:
     ).check()
 
 
-def test_a_schedule_that_fits() -> None:
-    assert check(right).status == "refines"
+@pytest.mark.parametrize("program", [right, barriers_on_both])
+def test_a_schedule_that_fits(program: Callable[[Any, int], Any]) -> None:
+    assert check(program).status == "refines"
 
 
 @pytest.mark.parametrize(
     "program",
-    [receives_first, send_first, sends_in_another_order, has_no_peer, other_micro_batches],
+    [
+        receives_first,
+        send_first,
+        sends_in_another_order,
+        has_no_peer,
+        other_micro_batches,
+        barrier_on_one,
+        barrier_in_another_place,
+    ],
 )
 def test_a_schedule_that_does_not_fit(program: Callable[[Any, int], Any]) -> None:
     verdict = check(program)

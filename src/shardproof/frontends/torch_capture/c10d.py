@@ -271,6 +271,20 @@ def _each(rule: Callable[[Call, torch.Tensor, torch.Tensor], None]) -> Callable[
     return run
 
 
+SILENT = frozenset(("check_for_nan",))
+"""Calls that concern no other rank."""
+BARRIER = "barrier"
+"""It moves no data, and blocks until every rank of the group has come."""
+
+
+def _barrier(c: Call) -> None:
+    """A sum of nothing that nobody reads: what it is for is that all members must call it."""
+    scalar = FxType("f32", ())
+    x = c.st.call("aten.zeros.default", ((),), {"dtype": "f32"}, scalar)
+    ref = c.st.call(_F + "all_reduce.default", (x, "sum", c.key), {}, scalar)
+    c.st.effects.add(ref.name)
+
+
 _RULES: dict[str, Callable[[Call], None]] = {
     "allreduce_": _all_reduce,
     "allreduce_coalesced_": _all_reduce,
@@ -285,12 +299,10 @@ _RULES: dict[str, Callable[[Call], None]] = {
     "alltoall_base_": _all_to_all_base,
     "alltoall_": _all_to_all_list,
     "scatter_": _scatter_from_root,
+    BARRIER: _barrier,
     "send": _send,
     "recv_": _recv,
 }
-
-SILENT = frozenset(("barrier", "monitored_barrier_", "check_for_nan"))
-"""Calls that move no data. That all ranks reach a barrier is not checked."""
 
 
 def unboxed(group: Any) -> ProcessGroup:

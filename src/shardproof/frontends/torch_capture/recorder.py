@@ -266,7 +266,8 @@ class Recorder(TorchDispatchMode):
         out = create_fakework(args, boxed)
         work: Any = FakeWork.unbox(out[1] if boxed else out)
         made = {s.name for s in self.statements.all[before:]} & self.statements.effects
-        self.statements.asynchronous |= made
+        if name != c10d.BARRIER:
+            self.statements.asynchronous |= made
         flying = [(t, ref) for t, ref in call.results if ref.name in made]
         tensors = [t for t in tree_leaves(arguments) if isinstance(t, torch.Tensor)]
         self._flights.start(work.seq_id, name.strip("_"), self.statements.origin, flying, tensors)
