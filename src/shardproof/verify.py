@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from shardproof.certificate.agree import certify
 from shardproof.certificate.write import write
+from shardproof.collectives.tags import overtaking
 from shardproof.diagnose.codes import lookup
 from shardproof.diagnose.evidence import Evidence
 from shardproof.diagnose.findings import Findings
@@ -207,6 +208,7 @@ def _verdict(problem: Problem, inf: Inference) -> Verdict:
     v.assumptions += [(a.kind, a.text) for a in problem.assumptions if a.kind != "relation"]
     v.assumptions += [("range", t) for t in inf.evaluator.lookups.assumed]
     v.assumptions += [("defined", t) for t in inf.evaluator.products.assumed]
+    v.assumptions += [("tags", t) for t in overtaking(inf.problem.distributed, inf.schedule)]
     v.conditions = condition_lines(problem)
     v.left_out = list(problem.left_out)
     v.notes = proof_notes(problem) if inf.holds else []

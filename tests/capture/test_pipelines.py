@@ -96,6 +96,30 @@ def check(program: Callable[[Any, int], Any]) -> Any:
     ).check()
 
 
+def two_messages(first: int, second: int) -> Callable[[Any, int], Any]:
+    """Rank 1 receives the message with the first tag first."""
+
+    def program(x: Any, rank: int) -> Any:
+        if rank == 0:
+            for work in [dist.isend(x * k, dst=1, tag=k) for k in (1, 2)]:
+                work.wait()
+            return x * 1.0
+        got = {first: torch.empty_like(x), second: torch.empty_like(x)}
+        for tag in (first, second):
+            dist.recv(got[tag], src=0, tag=tag)
+        return got[1] + 0 * got[2]
+
+    return program
+
+
+def test_messages_told_apart_by_their_tags_alone_are_an_assumption() -> None:
+    in_order, overtaking = check(two_messages(1, 2)), check(two_messages(2, 1))
+    assert in_order.status == overtaking.status == "refines"
+    assert "tags" not in dict(in_order.assumptions)
+    assert "NCCL ignores tags" in dict(overtaking.assumptions)["tags"]
+    assert "test_pipelines.py" in dict(overtaking.assumptions)["tags"]
+
+
 @pytest.mark.parametrize("program", [right, barriers_on_both])
 def test_a_schedule_that_fits(program: Callable[[Any, int], Any]) -> None:
     assert check(program).status == "refines"

@@ -18,7 +18,7 @@ from shardproof.ir.graph import Graph, Program
 class Assumption:
     """A fact that the verdict rests on. ``kind`` is one of fact (given by the user), relation,
     constant, group, kernel, random, range, nonzero, defined, cast, condition, arithmetic,
-    capture."""
+    capture, tags."""
 
     kind: str
     text: str
