@@ -110,7 +110,7 @@ def _capture(spec: Spec) -> _Live:
     mesh = _mesh(spec.mesh)
     inputs = {k: as_input(k, v) for k, v in mapping(spec.inputs, "inputs").items()}
     try:
-        from shardproof.frontends.torch_capture import Example, Step, capture
+        from shardproof.frontends.torch_capture import Example, Step, capture, capture_ranks
     except ImportError as error:
         if (error.name or "").startswith("shardproof"):
             raise  # our own fault, not that PyTorch is missing
@@ -135,14 +135,15 @@ def _capture(spec: Spec) -> _Live:
             "distributed",
             "a function (mesh, rank) -> model, as sequential is a function",
         )
-    ranks = [
-        capture(
-            spec.distributed,
-            tuple(_local(Example, k, v, mesh, rank) for k, v in inputs.items()),
-            step, rank=rank, axes=axes, distributed=True, **options,
-        )
-        for rank in range(int(mesh.size))  # type: ignore[arg-type]
-    ]  # fmt: skip
+
+    distributed: Any = spec.distributed
+
+    def one(rank: int, objects: Any) -> Captured:
+        mine = tuple(_local(Example, k, v, mesh, rank) for k, v in inputs.items())
+        return capture(distributed, mine, step, rank=rank, axes=axes, distributed=True,
+                       objects=objects, **options)  # fmt: skip
+
+    ranks = capture_ranks(int(mesh.size), one)  # type: ignore[arg-type]
     return _Live(spec, mesh, inputs, step, sequential, ranks, again)
 
 

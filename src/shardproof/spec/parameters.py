@@ -92,20 +92,21 @@ class ParameterRules:
 
     def _traced(self) -> dict[str, Any]:
         """The rules that the user's own sharding code, run on every rank, comes to."""
-        from shardproof.frontends.torch_capture import Example, Step, capture
+        from shardproof.frontends.torch_capture import Example, Step, capture, capture_ranks
 
         examples = tuple(
             Example(name, d.shape, d.dtype) for name, d in self.sequential.parameters.items()
         )
         axes = tuple((a, int(n)) for a, n in self.mesh.axes)  # type: ignore[arg-type]
         shard = self.given
-        found = []
-        for c in self.ranks:
-            captured = capture(
+
+        def one(rank: int, objects: Any) -> Captured:
+            return capture(
                 lambda mesh, rank: lambda **weights: shard(mesh, rank, weights),
-                examples, Step(), rank=c.rank, axes=axes, distributed=True,
+                examples, Step(), rank=rank, axes=axes, distributed=True, objects=objects,
             )  # fmt: skip
-            found.append(expressions(captured.lowered.graph))
+
+        found = [expressions(c.lowered.graph) for c in capture_ranks(len(self.ranks), one)]
         names = dict.fromkeys(n for e in found for n in e)
         self.proposals.append(f"{len(names)} parameter(s) are read off the sharding code")
         return {

@@ -10,6 +10,7 @@ from shardproof.frontends.torch_capture.capture import (
     Example,
     Step,
     capture,
+    capture_ranks,
 )
 
-__all__ = ["Captured", "Described", "Example", "Step", "capture"]
+__all__ = ["Captured", "Described", "Example", "Step", "capture", "capture_ranks"]

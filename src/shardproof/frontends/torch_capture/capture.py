@@ -17,6 +17,7 @@ from shardproof.errors import InputError, hole, shorten
 from shardproof.frontends.fx_lexer import Ref
 from shardproof.frontends.torch_capture.lower import Lowered, lost, lower
 from shardproof.frontends.torch_capture.memory import geometry
+from shardproof.frontends.torch_capture.objects import PASSES, Objects, unsettled
 from shardproof.frontends.torch_capture.patches import Watch, patched
 from shardproof.frontends.torch_capture.provenance import last_users_line
 from shardproof.frontends.torch_capture.recorder import Recorder
@@ -86,14 +87,18 @@ def capture(
     distributed: bool = False,
     kernels: Mapping[str, Any] | None = None,
     dropout: str = "mask",
+    objects: Objects | None = None,
 ) -> Captured:
-    """Capture one rank of the program that ``build`` makes.
+    """Capture one rank of the program that ``build`` makes; ``objects`` are those that the ranks
+    pass each other.
 
     Raises:
         InputError: the program cannot be captured; says where and why.
     """
     start = time.perf_counter()
-    with patched() as watch, rank_of_world(rank, axes) as mesh:
+    objects = objects or Objects()
+    objects.start(rank)
+    with patched(objects) as watch, rank_of_world(rank, axes) as mesh:
         counted = CollectiveCount()
         with FakeTensorMode(allow_non_fake_inputs=True), counted, _recording(watch) as rec:
             run = _Run(rec, step)
@@ -101,6 +106,7 @@ def capture(
                 run.build(build, (mesh, rank) if distributed else ())
                 run.declare(examples)
                 run.go()
+    objects.finish()
     _compare_counts(rec, watch, counted)
     lowered = lower(
         rec.statements,
@@ -118,6 +124,20 @@ def capture(
         run.described["state"], run.described["output"], run.owner,
         time.perf_counter() - start,
     )  # fmt: skip
+
+
+def capture_ranks(count: int, one: Callable[[int, Objects], Captured]) -> list[Captured]:
+    """Capture every rank by ``one``, again until the objects that they pass each other are right.
+
+    Raises:
+        InputError: they never are.
+    """
+    objects = Objects()
+    for _ in range(PASSES):
+        ranks = [one(rank, objects) for rank in range(count)]
+        if objects.settled():
+            return ranks
+    raise unsettled()
 
 
 @contextmanager

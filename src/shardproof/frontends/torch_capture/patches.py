@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shardproof.errors import InputError
+from shardproof.frontends.torch_capture.objects import Objects
 
 TESTED = "2.13"
 
@@ -60,6 +61,7 @@ class Watch:
 
     calls: Counter[str] = field(default_factory=Counter)
     waited: Callable[[int], None] = lambda seq: None
+    objects: Objects = field(default_factory=Objects)
 
 
 class _Patches:
@@ -77,9 +79,9 @@ class _Patches:
 
 
 @contextmanager
-def patched() -> Iterator[Watch]:
+def patched(objects: Objects) -> Iterator[Watch]:
     """Torch as capture needs it."""
-    patches, watch = _Patches(), Watch()
+    patches, watch = _Patches(), Watch(objects=objects)
     hook = sys.excepthook
     try:
         try:
@@ -117,8 +119,8 @@ def _communication(patches: _Patches, watch: Watch) -> None:
         patches.put(c10d, name, _telling(getattr(c10d, name)))
     patches.put(c10d, "_store_based_barrier", lambda *a, **k: None)
     for owner in (dist, c10d):
-        patches.put(owner, "all_gather_object", _all_gather_object)
-        patches.put(owner, "broadcast_object_list", lambda *a, **k: None)
+        patches.put(owner, "all_gather_object", watch.objects.gather)
+        patches.put(owner, "broadcast_object_list", watch.objects.broadcast)
     patches.put(ddp, "_verify_param_shape_across_processes", lambda *a, **k: True)
     patches.put(ddp, "_sync_module_states", lambda *a, **k: None)
     _data_parallel(patches)
@@ -164,11 +166,6 @@ def _telling(options: Any) -> Any:
             super().__setattr__(key, value)
 
     return Options
-
-
-def _all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Every rank is taken to pass the same object."""
-    object_list[:] = [obj] * len(object_list)
 
 
 def _outside(function: Any) -> Any:
