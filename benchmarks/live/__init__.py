@@ -27,6 +27,7 @@ MODULES = (
     "llama_8b",
     "lora",
     "pipeline",
+    "renormalised",
     "ring",
     "ring_step",
     "routing",

@@ -92,6 +92,22 @@ class Folder:
             return
         self.table.alias(_unit(lo, hi, flat, lead), t, len(lo))
 
+    def respell(self) -> None:
+        """Further spellings of the sums of the sequential program, once all of it is named. In a
+        repeated layer what comes from outside stays closed, so that a chain of sums that runs
+        through the layers (experts that add to one result) is spelled within each only."""
+        for atom in range(len(self.table.atoms)):
+            d = self.table.definition(atom)
+            if d is None or d.fn != "lin":
+                continue
+            flat, n = self.flatten(d.operands[0]), len(d.lo)
+            if flat is None or flat == d.operands[0] or len(flat) < 2 or flat[0][1] != 1:
+                continue
+            inst = _unit(d.lo, d.hi, flat, 1)
+            if self.table.find(inst) is None:
+                walks = tuple((j, 1) for j in range(n))
+                self.table.alias(inst, Term(atom, walks, (0,) * n, ()), n)
+
     def flatten(self, lin: Lin, limit: int = MAX_FLAT) -> Lin | None:
         """The sum with named sums opened, or None when it gets long.
 

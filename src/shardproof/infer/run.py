@@ -146,6 +146,7 @@ class Runner:
             env[v] = self._sequential_input(v)
         state_ranges(self.ev, graph, env)
         Replayer(self, graph, env, "sequential").run()
+        self.ev.folder.respell()
         return env
 
     def _sequential_input(self, v: Value) -> Val:
