@@ -103,7 +103,7 @@ class Folder:
             flat, n = self.flatten(d.operands[0]), len(d.lo)
             if flat is None or flat == d.operands[0] or len(flat) < 2 or flat[0][1] != 1:
                 continue
-            inst = _unit(d.lo, d.hi, flat, 1)
+            inst = _unit(d.lo, d.hi, flat, flat[0][1])
             if self.table.find(inst) is None:
                 walks = tuple((j, 1) for j in range(n))
                 self.table.alias(inst, Term(atom, walks, (0,) * n, ()), n)
