@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from shardproof.certificate.algebra import Algebra
-from shardproof.certificate.claims import Atom, Lin, Piece, Term
+from shardproof.certificate.claims import IOTA, Atom, Lin, Piece, Term
 from shardproof.certificate.exact import Aff, NotChecked
+from shardproof.certificate.guards import turned
 from shardproof.certificate.products import AtLeast, Base, Equal, Product, Read, Sum
 from shardproof.certificate.region import Region, Split
 
@@ -309,6 +310,16 @@ def test_a_rule_of_guards(seed: int, gap: bool) -> None:
             fired += 1
             assert same([(p, 1)], new, gap), (p, new)
     assert fired > 0
+
+
+def test_a_guard_of_positions_is_turned_to_count_up() -> None:
+    for least in (-2, 0, 1, 3):
+        for slopes in (((FREE, -1),), ((FREE, 2),), ((FREE, -1), (FREE + 1, 1))):
+            g = AtLeast(Read(IOTA, ((2, slopes),)), least)
+            p = Product(((FREE + 1, 0, 3),), ((g, 1),))
+            new = turned(p, g)
+            assert (new is None) == (slopes[0][1] > 0)
+            assert new is None or same([(p, 1)], new), (p, new)
 
 
 @pytest.mark.parametrize("seed", ROUNDS)

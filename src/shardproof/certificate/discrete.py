@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shardproof.certificate import pieces as pw
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import IOTA, UNIT, Meaning, Piece
-from shardproof.certificate.exact import Aff, NotChecked, const, quotient, total
+from shardproof.certificate.exact import Aff, NotChecked, const, minus, quotient, total
 from shardproof.certificate.functions import Functions
 from shardproof.certificate.products import AtLeast, Equal, Product, Read, Sum, sole
 from shardproof.certificate.region import Region, Split
@@ -199,8 +199,14 @@ class Discrete:
             kind, swap = "ge", True
         elif kind == "ne":
             kind, flip = "eq", True
-        rule = alg.Pointwise(f"compare_{kind}", attrs, commutative=kind == "eq" and not attrs)
-        found = self.functions.scalar(rule, x[::-1] if swap else x, region, claimed)
+        x = x[::-1] if swap else x
+        places = [position(y) for y in x]
+        if kind == "ge" and len(places) == 2 and places[0] is not None and places[1] is not None:
+            gap = minus(places[0], places[1])
+            found: Sum = [(Product((), ((AtLeast(Read(IOTA, (gap,)), 0), 1),)), 1)]
+        else:
+            rule = alg.Pointwise(f"compare_{kind}", attrs, commutative=kind == "eq" and not attrs)
+            found = self.functions.scalar(rule, x, region, claimed)
         return [*unit(1), *scaled(found, -1)] if flip else found
 
     # ---- lookups
@@ -367,3 +373,17 @@ def _whole(x: Any) -> Any:
             raise NotChecked("an index with a fraction")
         return x.numerator
     return x
+
+
+def position(x: Sum) -> Aff | None:
+    """A sum of positions and constants as one index."""
+    parts: list[tuple[Aff, Size]] = []
+    for p, c in x:
+        whole = c.numerator if isinstance(c, Fraction) and c.denominator == 1 else c
+        if p.ranges or not isinstance(whole, int) or len(p.factors) > 1:
+            return None
+        b, e = p.factors[0] if p.factors else (Read(IOTA, (const(1),)), 1)
+        if not isinstance(b, Read) or b.atom != IOTA or e != 1 or b.restr:
+            return None
+        parts.append((b.at[0], whole))
+    return total(parts)

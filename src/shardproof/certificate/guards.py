@@ -84,7 +84,8 @@ class Guarding:
         at = g.base.at[0]
         if isinstance(g, AtLeast):
             new = confined(without(p, g), at, g.least, None, region)
-            return tightened(p, at, g.least, region) if new is None else new
+            new = tightened(p, at, g.least, region) if new is None else new
+            return turned(p, g) if new is None else new
         gap = minus(at, g.position)
         first, last = region.bounds(gap)
         if at_least(first, 1) or at_least(-1, last):
@@ -148,6 +149,18 @@ class Guarding:
 def without(p: Product, g: AtLeast | Equal) -> Product:
     """The product without a guard."""
     return p._replace(factors=tuple(f for f in p.factors if f[0] != g))
+
+
+def turned(p: Product, g: AtLeast) -> Sum | None:
+    """``[a >= k] = 1 - [-a >= 1 - k]`` of a position, so that of the two there is one spelling: the
+    first index counts up."""
+    c, slopes = g.base.at[0]
+    if not slopes or not isinstance(slopes[0][1], int) or slopes[0][1] > 0:
+        return None
+    down = total((((c, slopes), -1),), g.least - 1)
+    other = AtLeast(g.base._replace(at=(down,)), 0)
+    rest = without(p, g)
+    return [(rest, 1), (rest._replace(factors=(*rest.factors, (other, 1))), -1)]
 
 
 def tightened(p: Product, a: Aff, least: Size, region: Region) -> Sum | None:

@@ -15,6 +15,7 @@ from shardproof.infer.blocks import Cell, Val
 from shardproof.infer.coef import ONE
 from shardproof.infer.integers import Index
 from shardproof.infer.naming import UNIT
+from shardproof.infer.positions import position, step
 from shardproof.infer.terms import constant, lincomb
 from shardproof.ir.graph import TensorType, is_bool, is_integer
 from shardproof.ir.sizes import Size
@@ -87,17 +88,32 @@ class Discrete:
                 if found is not None:
                     return self.from_index(found)
             return self._named_compare(a.kind, (a.value,), vals, out)
-        kind, operands = a.kind, vals
-        if kind in ("gt", "lt"):  # a > b is not (b >= a)
-            swapped = [operands[1], operands[0]] if kind == "gt" else operands
-            v = self._named_compare("ge", (), swapped, out)
-            return self.ev.linear([v], [-ONE], out.shape, ONE)
-        if kind == "le":
-            kind, operands = "ge", [operands[1], operands[0]]
-        if kind == "ne":
-            v = self._named_compare("eq", (), operands, out)
-            return self.ev.linear([v], [-ONE], out.shape, ONE)
-        return self._named_compare(kind, (), operands, out)
+        x, y = vals
+        if a.kind in ("eq", "ne"):
+            v = self._named_compare("eq", (), vals, out)
+            return v if a.kind == "eq" else self._not(v, out)
+        if a.kind in ("gt", "lt"):  # a > b is not (b >= a)
+            return self._not(self._ge(y, x, out) if a.kind == "gt" else self._ge(x, y, out), out)
+        return self._ge(x, y, out) if a.kind == "ge" else self._ge(y, x, out)
+
+    def _not(self, v: Val, out: TensorType) -> Val:
+        return self.ev.linear([v], [-ONE], out.shape, ONE)
+
+    def _ge(self, x: Val, y: Val, out: TensorType) -> Val:
+        """``x >= y``. Of positions there is one spelling: their difference grows along the first
+        axis on which it depends (``i >= j + 1`` is not ``j >= i``), and ``y`` starts at 0."""
+        p, q = position(x, out.shape), position(y, out.shape)
+        if p is None or q is None:
+            return self._named_compare("ge", (), [x, y], out)
+        slopes = [step(a) - step(b) for a, b in zip(p.ax, q.ax, strict=True)]
+        first = next((k for k in slopes if k != 0), 0)
+        if isinstance(first, int) and first < 0:
+            turned = self.ev.linear([x], [ONE], x.shape, ONE)
+            return self._not(self._ge(y, turned, out), out)
+        start = Fraction(-q.off[0]) if isinstance(q.off[0], int) else None
+        if start:
+            x, y = (self.ev.linear([v], [ONE], v.shape, start) for v in (x, y))
+        return self._named_compare("ge", (), [x, y], out)
 
     def _named_compare(
         self, kind: str, attrs: tuple[Any, ...], vals: list[Val], out: TensorType

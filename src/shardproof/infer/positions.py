@@ -8,8 +8,10 @@ has the same sums as one that masks all of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
+from shardproof.infer import views
 from shardproof.infer.blocks import Box, Cell, Lin, Term, Val, Walk
 from shardproof.infer.coef import ONE
 from shardproof.infer.guards import index_range
@@ -140,7 +142,7 @@ class Positions:
         d = self.table.definition(g.atom)
         assert d is not None
         x, y = (compose(op[0][0], g, d.n_free) for op in d.operands)
-        steps = [(_step(a), _step(b)) for a, b in zip(x.ax, y.ax, strict=True)]
+        steps = [(step(a), step(b)) for a, b in zip(x.ax, y.ax, strict=True)]
         return (x.off[0] - y.off[0], *(a - b for a, b in steps))
 
     # ---- sums
@@ -233,5 +235,15 @@ class Positions:
         return any(self.decided(compose(g, t, d.n_free, bound), low, high) is False for g in guards)
 
 
-def _step(w: Walk) -> Size:
+def step(w: Walk) -> Size:
+    """How far a term reads on when the axis goes on by one."""
     return 0 if w is None else w[1]
+
+
+def position(v: Val, shape: Sequence[Size]) -> Term | None:
+    """The position along some axes that an integer tensor holds, as it is broadcast."""
+    wide = views.expand(v, shape)
+    if len(wide.cells) != 1 or len(wide.cells[0].lin) != 1:
+        return None
+    t, c = wide.cells[0].lin[0]
+    return t if t.atom == IOTA and c == 1 and not t.restr else None
