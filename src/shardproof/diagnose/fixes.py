@@ -80,9 +80,7 @@ class FixSearch:
         graph = self.problem.distributed.graphs[site.rank]
         for c in self._candidates.of(finding, site, cause):
             yield c
-            every = everywhere(graph, site.node, c)
-            if every is not None:
-                yield every
+            yield from everywhere(graph, site.node, c)
 
     def _proved(self, c: Candidate, affected: set[str]) -> bool:
         edited = apply(self.problem, c.edits, c.op)
