@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 STEPS = ("forward", "backward", "train")
 OF_PARAMETERS = ("grad.", "new.", "state.")
+FORWARD_ONLY = 'forward only: no gradient is compared; step="backward" or "train" does that'
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
     problem.assumptions += [Assumption("relation", text) for text in rules.proposals]
     if live.shared:
         problem.assumptions.append(Assumption("capture", shared.SHARED))
+    if spec.step == "forward" and live.sequential.parameters:
+        problem.notes.append(FORWARD_ONLY)
     problem.left_out = list(dict.fromkeys([*problem.left_out, *left_out]))
     return problem, fixed
 
