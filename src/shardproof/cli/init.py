@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from shardproof.errors import HOLE, InputError
+from shardproof.errors import HOLE, INSTALL_TORCH, InputError
 from shardproof.report.files import write_whole
 from shardproof.scaffold.choose import Choice, choose
 from shardproof.scaffold.facts import Seen
@@ -98,7 +98,7 @@ def _next(shown: str, text: str) -> Iterator[str]:
     yield f"Wrote {shown}{said}."
     yield "Next:"
     if "from_graphs" not in text and find_spec("torch") is None:
-        yield "  pip install 'shardproof[torch]', for PyTorch is not installed here"
+        yield f"  {INSTALL_TORCH}"
     if holes:
         yield f"  fill in every {HOLE} in {shown}"
     yield f"  shardproof check {shown}:{FUNCTION}"

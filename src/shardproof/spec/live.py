@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from shardproof.errors import InputError, shorten
+from shardproof.errors import INSTALL_TORCH, InputError, shorten
 from shardproof.frontends.fx_types import dtype_of
 from shardproof.ir.graph import DTYPES, TensorType
 from shardproof.ir.graph import Mesh as GraphMesh
@@ -22,6 +22,7 @@ from shardproof.spec.load import Loaded
 from shardproof.spec.lower import Lowering
 from shardproof.spec.outputs import Output
 from shardproof.spec.parameters import ParameterRules, rebased
+from shardproof.spec.patterns import unknown_name
 from shardproof.spec.placement import Replicate, is_placement
 from shardproof.spec.problem import Assumption, Problem
 
@@ -121,8 +122,7 @@ def _capture(spec: Spec) -> _Live:
             f"PyTorch cannot be imported: {error}",
             where="Spec",
             expected="PyTorch, to run the functions of the Spec",
-            next_step="pip install 'shardproof[torch]', or check printed graphs with "
-            "Spec.from_graphs(...)",
+            next_step=f"{INSTALL_TORCH}; or check printed graphs with Spec.from_graphs(...)",
         ) from error
     step = _step(spec, Step)
     options: dict[str, Any] = {"kernels": spec.kernels, "dropout": spec.dropout}
@@ -231,11 +231,8 @@ def _outputs(
             out[name] = Output(there, rule, limited)
     unused = [k for k in user if not any(fnmatchcase(n, k) for n in live.sequential.outputs)]
     if unused:
-        raise argument_error(
-            f"{unused[0]!r} matches no output",
-            "outputs",
-            f"one of: {shorten(', '.join(live.sequential.outputs))}",
-        )
+        known = live.sequential.outputs
+        raise unknown_name(unused[0], known, "output", f"outputs[{unused[0]!r}]")
     return out, left_out
 
 
