@@ -114,3 +114,9 @@ def test_a_function_without_parameters_has_no_gradient_to_miss() -> None:
         mesh=Mesh(tp=2), inputs={"x": Input((2, 4), "f32", Shard(0))},
     ).check()  # fmt: skip
     assert (verdict.status, verdict.notes) == ("refines", [])
+
+
+def test_a_note_on_many_configurations_is_printed_once(vacuous: Verdict) -> None:
+    run = Run("f.py:first", [Outcome({"tp": n}, vacuous) for n in range(1, 6)], "f.py", 3)
+    assert [label for label, _ in run.notes()] == ["tp=1, tp=2, tp=3 and 2 more"]
+    assert matrix.plain(run).count(NOTE) == 1

@@ -298,6 +298,22 @@ def test_the_batch_is_shared_by_the_ranks_of_the_launch(
     assert '"idx": Input((6, 16), "i64", Shard(0))' in text
 
 
+@pytest.mark.parametrize("repo", ["SCRIPT"], indirect=True)
+def test_checks_are_no_part_of_what_is_checked(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = written(repo, capsys)
+    assert "DistributedDataParallel(built)" in text
+    (repo / "check_more.py").write_text(
+        "from shardproof import Spec\n\n\ndef check():\n    fully_shard(x)\n    return Spec()\n"
+    )
+    assert main(["init", "--force"]) == 0
+    assert (repo / "check_first.py").read_text() == text
+    for name in ("model.py", "train.py", "check_more.py"):
+        (repo / name).unlink()
+    assert main(["init", "--force"]) == 2
+
+
 @pytest.mark.parametrize("repo", ["PRETRAINED"], indirect=True)
 def test_without_a_model_of_its_own(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = written(repo, capsys)

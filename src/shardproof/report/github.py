@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from shardproof.report.markdown import to_markdown
 from shardproof.report.places import Places
-from shardproof.report.relation import OF_ITSELF
 from shardproof.report.run import Run, causes
 from shardproof.report.sarif import level, message
 from shardproof.report.text import unequal
+from shardproof.report.words import OF_ITSELF
 
 MAX_SUMMARY = 1_000_000
 """GitHub refuses more than a mebibyte a step."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 from shardproof.collectives.match import is_collective
 from shardproof.ir.graph import Graph
 from shardproof.ir.sizes import Poly, Size, at_least, symbols
+from shardproof.report.words import OF_ITSELF
 from shardproof.spec.problem import Obligation, Problem
 
 SHOWN = 4
-OF_ITSELF = (
-    "no collective and nothing sharded: every rank does the whole work, so that this may compare "
-    "the program with itself"
-)
 
 
 def expression(ob: Obligation, problem: Problem) -> str:

@@ -17,6 +17,7 @@ from shardproof.scaffold.choose import (
     wanted,
 )
 from shardproof.scaffold.facts import Argument, Made, Model, Seen, Use
+from shardproof.scaffold.look import WRITTEN
 from shardproof.scaffold.parallel import from_mesh, on_one_rank, told
 
 FUNCTION = "first"
@@ -29,7 +30,7 @@ def {HOLE}(what):
 '''
 
 _GRAPHS = f'''\
-"""A first check of printed graphs, written by `shardproof init`, which found no model here.
+"""A first check of printed graphs, {WRITTEN}, which found no model here.
 
 Print the graph of the model on one rank and that of every rank (TORCH_LOGS=aot_graphs, or
 print_readable()), then fill in the holes: every {HOLE} is one.
@@ -57,7 +58,7 @@ def write(seen: Seen, choice: Choice) -> str:
     body = [*_model(seen, choice), "", "", *_distributed(seen, choice), "", "", *_spec(choice)]
     hole = [*_HOLE.splitlines(), "", ""] if any(f"{HOLE}(" in line for line in body) else []
     lines = [
-        f'"""A first check of {choice.model.name}, written by `shardproof init`.',
+        f'"""A first check of {choice.model.name}, {WRITTEN}.',
         "",
         *([f"Every {HOLE} is a hole: fill it in, or delete what does not apply."] if hole else []),
         "The weights are never allocated, so any size will do; small ones are replayed faster and",
