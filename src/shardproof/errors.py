@@ -9,6 +9,7 @@ from typing import Any
 HOLE = "TODO"
 """The function that stands in a file written by `shardproof init` for what is still to be written;
 it raises NotImplementedError."""
+INSTALL_TORCH = "install PyTorch (its CPU build is enough): pip install 'torch>=2.13'"
 
 
 class InputError(Exception):

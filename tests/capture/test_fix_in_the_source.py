@@ -167,3 +167,37 @@ def test_what_is_wrong_in_every_layer_is_changed_in_every_layer() -> None:
     assert "or 1/2 of it on each rank" in finding.fix
     assert finding.fix.endswith(", in each of its 2 calls")
     assert finding.fix_checked.startswith("with 1/2 of it on each rank the captured graph refines")
+
+
+class Twice(nn.Module):
+    """Two blocks that call one function, which scales what it returns."""
+
+    def __init__(self, scale: float, group: Any) -> None:
+        super().__init__()
+        self.scale, self.group = scale, group
+        ranks = dist.get_world_size(group) if group is not None else 1
+        self.ups = nn.ModuleList(nn.Linear(8, 16 // ranks) for _ in range(2))
+        self.downs = nn.ModuleList(nn.Linear(16 // ranks, 8, bias=False) for _ in range(2))
+
+    def whole(self, x: Any) -> Any:
+        return Sum.apply(x, self.group) * self.scale if self.group is not None else x
+
+    def forward(self, x: Any) -> Any:
+        for up, down in zip(self.ups, self.downs, strict=True):
+            x = x + self.whole(down(torch.relu(up(x))))
+        return x
+
+
+def test_what_one_module_calls_twice_is_changed_at_both_calls() -> None:
+    verdict = Spec(
+        sequential=lambda: Twice(1.0, None),
+        distributed=lambda mesh, rank: Twice(3.0, mesh.get_group("tp")),
+        mesh=Mesh(tp=2),
+        inputs={"x": Input((4, 8))},
+    ).check()
+    assert verdict.status == "refuted"
+    (finding,) = verdict.findings
+    assert finding.code == "SP111"
+    assert finding.fix.startswith("multiply %mul by 1/3 ")
+    assert finding.fix.endswith(", in each of its 2 calls")
+    assert finding.fix_checked.startswith("with this change the captured graph refines")

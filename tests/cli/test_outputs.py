@@ -98,7 +98,7 @@ def test_one_format_may_take_the_place_of_the_text(
         (["--matrix", "tp"], "'tp' is no axis"),
         (["--matrix", "tp=0"], "'tp=0' is no axis"),
         (["--matrix", "tp=1", "tp=2"], "the axis tp is named twice"),
-        (["--matrix", "pp=1"], "check(tp, dp, by) cannot be called with pp"),
+        (["--matrix", "pp=1"], "the axes that check takes: tp, dp, by"),
         (["--matrix", "tp=1,2", "--certificate", "c"], "--certificate is for one configuration"),
     ],
 )

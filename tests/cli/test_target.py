@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,109 @@ def test_a_matrix_of_a_function_without_arguments(capsys: Captured) -> None:
         "  expected: a function of the mesh extents: def first(tp, dp)",
         "  next: give it arguments and use them: mesh=Mesh(tp=tp, dp=dp); or leave --matrix out",
     ]
+
+
+def test_axes_that_the_function_does_not_take(capsys: Captured) -> None:
+    Path("c.py").write_text(HEAD + "\ndef both(tp, dp=1):\n    return made(tp * dp)\n")
+    lines = {}
+    for axes in ("tpp=1", "ep=1 tp=1", "dp=2"):
+        assert main(["check", "c.py:both", "--matrix", *axes.split()]) == 2
+        lines[axes] = capsys.readouterr().err.splitlines()
+    assert lines["tpp=1"] == [
+        "error: both takes no 'tpp'",
+        "  where: --matrix, for c.py:both",
+        "  expected: the axes that both takes: tp, dp",
+        "  next: did you mean tp=...?",
+    ]
+    assert lines["ep=1 tp=1"][0] == "error: both takes no 'ep'"
+    assert lines["ep=1 tp=1"][3].startswith("  next: name the axes as both names its arguments")
+    assert lines["dp=2"][0] == "error: both needs tp as well"
+    assert lines["dp=2"][3] == "  next: add them: --matrix tp=1,2"
+
+
+NO_CHECKS = """
+from typing import Any
+
+def verdict():
+    return made(2).check()
+
+def shown():
+    return f"{made(2)}"
+
+def main():
+    print(made(2))
+
+def pairs():
+    yield made(2)
+
+def told() -> str:
+    return made(2)
+
+async def later():
+    return made(2)
+"""
+CHECKS = """
+class Own(Spec):
+    pass
+
+def plain():
+    return made(2).named("x")
+
+def chosen(both=True):
+    return made(2) if both else made(1)
+
+def any_one() -> Any:
+    return made(2)
+
+def own() -> Own:
+    return made(2)
+
+def inner():
+    def f():
+        return 1
+    spec = made(f() + 1)
+    return spec
+"""
+
+
+def test_helpers_are_not_listed(capsys: Captured) -> None:
+    code, _, err = check(capsys, NO_CHECKS + FIRST + CHECKS)
+    assert code == 2
+    names = "first plain chosen any_one own inner".split()
+    assert f"one of: {', '.join(f'c.py:{n}' for n in names)}\n" in err
+    assert main(["check", "c.py:zzz"]) == 2
+    assert f"one of: made, {', '.join(names)}\n" in capsys.readouterr().err
+    assert main(["check", "c.py:main"]) == 2
+    assert "next: end it with: return Spec(...), or" in capsys.readouterr().err
+
+
+def test_a_certificate_that_is_not_written_is_said(capsys: Captured) -> None:
+    more = ("--certificate", "proof.json")
+    wrong = FIRST.replace("made(2)", "Spec.from_graphs(sequential=WHOLE, distributed="
+                          "WHOLE.replace('exp', 'neg'), inputs={'*': Replicate()})")  # fmt: skip
+    assert check(capsys, wrong, *more)[::2] == (
+        1, "no certificate was written: the program is refuted\n",
+    )  # fmt: skip
+    assert not Path("proof.json").exists()
+    assert check(capsys, FIRST, *more)[::2] == (0, "certificate: proof.json\n")
+    assert main(["verify-certificate", "proof.json"]) == 0
+    before = Path("proof.json").read_bytes()
+    capsys.readouterr()
+    assert check(capsys, wrong, *more)[2] == (
+        "no certificate was written: the program is refuted (proof.json is from before)\n"
+    )
+    assert Path("proof.json").read_bytes() == before
+
+
+def test_a_missing_torch_is_said_with_its_remedy(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    code, _, err = check(capsys, "\nimport torch\n" + FIRST)
+    assert code == 2
+    assert "c.py cannot be imported: ModuleNotFoundError" in err
+    assert err.endswith(
+        "next: install PyTorch (its CPU build is enough): pip install 'torch>=2.13'\n"
+    )
+    code, _, err = check(capsys, "\nimport no_such_module\n" + FIRST)
+    assert "next: correct the file" in err

@@ -115,3 +115,8 @@ def test_no_fix_is_invented() -> None:
 )
 def test_captured_bugs(spec: Callable[[], object], text: str) -> None:
     assert text in _fix(spec().check())  # type: ignore[attr-defined]
+
+
+def test_one_change_is_not_shown_twice_in_other_words() -> None:
+    (finding,) = grad_accumulation.accumulate().check().findings
+    assert not any(f.startswith("multiply %mean by 1/2") for f in finding.other_fixes)

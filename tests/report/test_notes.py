@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shardproof import Mesh, Replicate, Shard, Spec
+from shardproof import Input, Mesh, Replicate, Shard, Spec
 from shardproof.report import json, matrix, text
 from shardproof.report.diagnostic import Verdict
 from shardproof.report.github import commands
@@ -82,3 +82,41 @@ def test_what_is_no_proof_carries_none() -> None:
     verdict = check(wrong, Replicate(), Replicate())
     assert verdict.status == "refuted"
     assert verdict.notes == []
+
+
+def test_a_proof_of_the_forward_pass_alone_says_so() -> None:
+    torch = pytest.importorskip("torch")
+
+    def model() -> object:
+        return torch.nn.Linear(4, 4)
+
+    def check(step: str) -> Verdict:
+        return Spec(
+            sequential=model, distributed=lambda mesh, rank: model(), mesh=Mesh(tp=2),
+            inputs={"input": Input((2, 4))}, step=step, uneven=False,
+            loss=lambda output, **inputs: output.sum(),
+        ).check()  # fmt: skip
+
+    note = 'forward only: no gradient is compared; step="backward" or "train" does that'
+    verdict = check("forward")
+    assert verdict.status == "refines"
+    assert note in verdict.notes
+    assert not any("forward" in n for n in check("backward").notes)
+    run = Run("f.py:first", [Outcome({}, verdict)], "f.py", 3)
+    lines = commands(run, Places(Path.cwd(), "f.py", 3))
+    assert [line.split()[0] for line in lines] == ["::warning", "::notice"]
+
+
+def test_a_function_without_parameters_has_no_gradient_to_miss() -> None:
+    pytest.importorskip("torch")
+    verdict = Spec(
+        sequential=lambda: lambda x: x.exp(), distributed=lambda mesh, rank: lambda x: x.exp(),
+        mesh=Mesh(tp=2), inputs={"x": Input((2, 4), "f32", Shard(0))},
+    ).check()  # fmt: skip
+    assert (verdict.status, verdict.notes) == ("refines", [])
+
+
+def test_a_note_on_many_configurations_is_printed_once(vacuous: Verdict) -> None:
+    run = Run("f.py:first", [Outcome({"tp": n}, vacuous) for n in range(1, 6)], "f.py", 3)
+    assert [label for label, _ in run.notes()] == ["tp=1, tp=2, tp=3 and 2 more"]
+    assert matrix.plain(run).count(NOTE) == 1

@@ -375,4 +375,61 @@ model = DDP(model, device_ids=[0])
 """,
 }
 
+USES = {
+    "model.py": """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+        self.outer = nn.Linear(8, 4)
+        self.loss = nn.CrossEntropyLoss()
+
+    def forward(self, x, y):
+        t = y.view(-1)
+        return self.loss(self.outer(self.inner(x)), t.long())
+
+
+class Regression(nn.Module):
+    def forward(self, x, labels):
+        return F.mse_loss(x, target=labels)
+
+
+class Named(nn.Module):
+    def forward(self, labels, token_ids, num_tokens):
+        return labels
+
+
+class Rows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(8, 8)
+
+    def forward(self, x, where, codes, weight, a, b, c):
+        x = torch.gather(x, 1, where[:, 1:]) + F.embedding(codes, weight)
+        return x.gather(1, a) + F.cross_entropy(x, target=b) + self.table(c)
+""",
+}
+
+MESHES = {
+    "mesh.py": """
+from torch.distributed.device_mesh import init_device_mesh
+
+mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))
+""",
+    "run.sh": "torchrun --nproc-per-node=6 train.py\n",
+    "model.py": """
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+""",
+}
+
 EMPTY = {"notes.md": "nothing here\n"}

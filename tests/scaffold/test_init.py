@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tests.scaffold import repos
 
 from shardproof.cli.app import main
-from shardproof.scaffold.choose import choose
+from shardproof.scaffold.choose import choose, is_whole
 from shardproof.scaffold.look import look
 from shardproof.scaffold.parallel import told
 
@@ -26,7 +27,7 @@ ALL = [
     "PAIR",
     "ALL_RANKS",
     "MESHED",
-    "EMPTY",
+    "USES",
 ]
 
 
@@ -67,6 +68,7 @@ def test_a_plan_in_a_function_is_called(repo: Path, capsys: pytest.CaptureFixtur
     assert "TODO(" not in text.replace("def TODO(", "")
     assert "model: Net at mlp/model.py:16" in out
     assert "launched on 8 ranks: run.sh:2" in out
+    assert "        # the 8 ranks that run.sh:2 starts\n        mesh=Mesh(tp=8),\n" in text
     assert "Fake" not in out
     done = check(repo)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -95,7 +97,9 @@ def test_ddp_in_a_script_below_src(repo: Path, capsys: pytest.CaptureFixture[str
     text, out = written(repo, capsys)
     assert 'sys.path.insert(0, str(Path(__file__).parent / "src"))' in text
     assert "from toy.train import Toy" in text
+    assert "    built = model()\n" in text
     assert "    built = DistributedDataParallel(built)\n" in text
+    assert '# forward only: no gradient is checked; use step="backward"' in text
     assert "mesh=Mesh(dp=2)" in text
     assert "launched on ? ranks: README.md:1" in out
     done = check(repo)
@@ -190,6 +194,7 @@ def test_a_function_that_builds_the_model_of_a_rank(
 ) -> None:
     text, _ = written(repo, capsys)
     assert "    built = sharded(mesh, rank)\n" in text
+    assert "built = model()" not in text
     assert "wrapped" not in text
     assert "mesh=Mesh(dp=2)" in text
     assert "TODO" not in text
@@ -220,6 +225,95 @@ def test_data_parallel_ranks_have_parts_of_the_batch(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("repo", ["EMPTY"], indirect=True)
+def test_a_folder_without_python(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init"]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert not (repo / "check_first.py").exists()
+    assert err.splitlines()[:3] == [
+        "error: there is no Python file in .",
+        f"  where: {repo}",
+        "  expected: the root of a repository that has the code of a model",
+    ]
+    assert "  next: give its path: shardproof init FOLDER; for printed graphs" in err
+
+
+@pytest.mark.parametrize("repo", ["USES"], indirect=True)
+def test_whole_numbers_are_known_by_their_use(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = written(repo, capsys)
+    assert '"x": Input(TODO("the shape of x, such as (8, 64)")),' in text
+    assert '"y": Input(TODO("the shape of y, such as (4,)"), "i64"),' in text
+    models = {m.name: m for m in look(repo).models}
+    assert models["Classifier"].wholes == {"y"}
+    assert models["Regression"].reals == {"labels"}
+    assert models["Rows"].ids == {"codes", "c"}
+    assert models["Rows"].wholes == {"where", "a", "b"}
+    for name, whole in (("Classifier", "y"), ("Regression", ""), ("Named", "labels token_ids")):
+        m = models[name]
+        assert [a.name for a in m.forward if is_whole(a, m)] == whole.split()
+
+
+@pytest.mark.parametrize("nodes", ["", "--nnodes=1", "--nnodes 2", "--nnodes=$N", "--nnodes=8"])
+@pytest.mark.parametrize("repo", ["MESHES"], indirect=True)
+def test_the_ranks_of_a_launch_are_those_of_the_mesh(
+    repo: Path, nodes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repo / "mesh.py").unlink()
+    (repo / "run.sh").write_text(f"torchrun {nodes} --nproc-per-node=4 train.py\n")
+    text, _ = written(repo, capsys)
+    first, mesh = re.findall(r"    return Spec\([^#]*((?:#.*\n *)*)(mesh=.*)", text)[0]
+    ranks = {"": 4, "--nnodes=1": 4, "--nnodes 2": 8, "--nnodes=$N": 0, "--nnodes=8": 32}[nodes]
+    assert mesh == f"mesh=Mesh(tp={ranks if 0 < ranks <= 8 else 2}),"
+    said = {0: "", 32: "# run.sh:1 starts 32 ranks; few are enough for a first check"}
+    assert first.strip() == said.get(ranks, f"# the {ranks} ranks that run.sh:1 starts")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "said"),
+    [
+        ("(2, 4)", {"dp": 2, "tp": 4}, "the extents of mesh.py:4"),
+        ("(4, 8)", {"dp": 2, "tp": 2}, "run.sh:1 starts 6 ranks; few are enough for a first check"),
+        ("(n, 2)", {"dp": 2, "tp": 2}, "run.sh:1 starts 6 ranks; few are enough for a first check"),
+    ],
+)
+@pytest.mark.parametrize("repo", ["MESHES"], indirect=True)
+def test_the_extents_of_a_mesh(repo: Path, shape: str, axes: dict[str, int], said: str) -> None:
+    path = repo / "mesh.py"
+    path.write_text(path.read_text().replace("(2, 4)", shape))
+    choice = choose(look(repo))
+    assert choice.axes == axes
+    assert choice.counted == said
+
+
+@pytest.mark.parametrize("repo", ["SCRIPT"], indirect=True)
+def test_the_batch_is_shared_by_the_ranks_of_the_launch(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repo / "run.sh").write_text("torchrun --nproc-per-node=3 train.py\n")
+    text, _ = written(repo, capsys)
+    assert "mesh=Mesh(dp=3)," in text
+    assert '"idx": Input((6, 16), "i64", Shard(0))' in text
+
+
+@pytest.mark.parametrize("repo", ["SCRIPT"], indirect=True)
+def test_checks_are_no_part_of_what_is_checked(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = written(repo, capsys)
+    assert "DistributedDataParallel(built)" in text
+    (repo / "check_more.py").write_text(
+        "from shardproof import Spec\n\n\ndef check():\n    fully_shard(x)\n    return Spec()\n"
+    )
+    assert main(["init", "--force"]) == 0
+    assert (repo / "check_first.py").read_text() == text
+    for name in ("model.py", "train.py", "check_more.py"):
+        (repo / name).unlink()
+    assert main(["init", "--force"]) == 2
+
+
 @pytest.mark.parametrize("repo", ["PRETRAINED"], indirect=True)
 def test_without_a_model_of_its_own(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = written(repo, capsys)
@@ -248,7 +342,7 @@ def test_nothing_is_written_over(repo: Path, capsys: pytest.CaptureFixture[str])
 def test_code_that_runs_on_import_is_noticed(repo: Path) -> None:
     seen = look(repo)
     assert {seen.shown(p) for p in seen.runs_on_import} == {"train.py"}
-    assert choose(seen).axes == {"tp": 2}
+    assert choose(seen).axes == {"tp": 8}
 
 
 def test_our_own_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"x": {"tp": Partial()}, "w": W}, "an input cannot be Partial", ""),
     ({"x": Shard(0, sizes=[5, 4]), "w": W}, "sizes [5, 4] should be 2 numbers with sum 8", ""),
     ({"x": Parts(0, sizes=[5, 4]), "w": W}, "the parts [5, 4] sum to 9, dim 0 has 8", ""),
-    ({"x": Parts(0, sizes=[5, 3]), "w": W}, "the part of size 5 is not divisible by 2", ""),
+    ({"x": Parts(0, sizes=[5, 3]), "w": W}, "tp=2 does not divide the part of size 5 in dim 0", ""),
     ({"x": seq("x")[6:12], "w": W}, "expected 0 <= start <= stop <= 8", ""),
     ({"x": seq("x")[0:4, 0:4, 0:1], "w": W}, "3 slices of a tensor with 2 dims", ""),
     ({"x": seq("x").permute(0, 0), "w": W}, "does not permute", ""),
@@ -269,7 +269,7 @@ def test_unused_fixed_and_free_entries_are_refused() -> None:
 
 
 def test_symbolic_sizes_that_do_not_divide() -> None:
-    with pytest.raises(InputError, match=r"is not divisible|cannot divide"):
+    with pytest.raises(InputError, match=r"does not divide|cannot divide"):
         Spec.from_graphs(
             sequential=SYMBOLIC_SEQUENTIAL,
             distributed=SPMD,
@@ -330,3 +330,18 @@ def test_fixed_integers_are_whole() -> None:
     ranks = [text.replace("%x = input", "%k = input i64[3]\n%x = input") for text in RANKS]
     with pytest.raises(InputError, match=r"'k' cannot hold the constant 0\.5"):
         resolve({"x": X, "w": W}, distributed=ranks, fixed={"k": 0.5})
+
+
+def test_a_misspelt_entry_is_named_with_the_input_that_it_may_mean() -> None:
+    whole = "graph s\n%weight = input f32[4]\n%y = exp(%weight)\nreturn %y"
+    with pytest.raises(InputError) as caught:
+        Spec.from_graphs(
+            sequential=whole, distributed=whole, mesh=Mesh(tp=1), inputs={"wieght": Replicate()}
+        ).resolve()
+    assert caught.value.what == "'wieght' matches no distributed input"
+    assert caught.value.next_step == "did you mean 'weight'?"
+
+
+def test_an_extent_that_does_not_divide_is_named() -> None:
+    with pytest.raises(InputError, match=r"tp=3 does not divide dim 0 of f32\[8\]; give Shard"):
+        relation(Shard(0), "8", "3", "3", "2")

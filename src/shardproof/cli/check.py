@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from shardproof.cache.store import Cache
 from shardproof.cli import outputs
+from shardproof.cli.certificate_file import CertificateFile
 from shardproof.cli.matrix import configurations, no_argument
 from shardproof.cli.report import Folders
 from shardproof.cli.target import Target, find_target
@@ -18,7 +18,6 @@ from shardproof.diagnose.evidence import Evidence
 from shardproof.errors import InputError
 from shardproof.partial import Interrupted
 from shardproof.report.diagnostic import Verdict
-from shardproof.report.files import write_whole
 from shardproof.report.progress import progress
 from shardproof.report.run import Outcome, Run
 from shardproof.spec.shared import shared_captures
@@ -53,9 +52,7 @@ def check_target(
     """Check, report, and return the exit code of the run."""
     to = outputs.destinations(output, json)
     folders = Folders(report, model_explorer)
-    if certificate is not None:
-        outputs.check_writable(Path(certificate), "--certificate")
-    keep = None if certificate is None else partial(write_whole, Path(certificate))
+    keep = None if certificate is None else CertificateFile(Path(certificate))
     if matrix and keep is not None:
         raise no_argument("--certificate")
     wanted = configurations(matrix)
@@ -79,6 +76,8 @@ def check_target(
         raise
     outputs.report(run, to, full=full, github=on_github)
     folders.finish(run)
+    if keep is not None:
+        sys.stderr.write(f"{keep.said(run.outcomes[0].status)}\n")
     return run.exit_code
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from shardproof.errors import HOLE, InputError
+from shardproof.errors import HOLE, INSTALL_TORCH, InputError
 from shardproof.report.files import write_whole
 from shardproof.scaffold.choose import Choice, choose
 from shardproof.scaffold.facts import Seen
@@ -22,7 +22,7 @@ def init(folder: str, output: str, *, force: bool) -> int:
     """Look at a repository and write a first check file; 0.
 
     Raises:
-        InputError: there is no such folder, or the file is there already.
+        InputError: there is no such folder, no Python in it, or the file is there already.
     """
     root = Path(folder).resolve()
     if not root.is_dir():
@@ -41,6 +41,14 @@ def init(folder: str, output: str, *, force: bool) -> int:
             next_step="give another name with --output, or --force to write it anew",
         )
     seen = look(root)
+    if not seen.files:
+        raise InputError(
+            f"there is no Python file in {folder}",
+            where=str(root),
+            expected="the root of a repository that has the code of a model",
+            next_step="give its path: shardproof init FOLDER; for printed graphs alone, write "
+            "Spec.from_graphs(...)",
+        )
     choice = choose(seen)
     try:
         write_whole(path, write(seen, choice).encode())
@@ -90,7 +98,7 @@ def _next(shown: str, text: str) -> Iterator[str]:
     yield f"Wrote {shown}{said}."
     yield "Next:"
     if "from_graphs" not in text and find_spec("torch") is None:
-        yield "  pip install 'shardproof[torch]', for PyTorch is not installed here"
+        yield f"  {INSTALL_TORCH}"
     if holes:
         yield f"  fill in every {HOLE} in {shown}"
     yield f"  shardproof check {shown}:{FUNCTION}"

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from types import FunctionType, ModuleType
 from typing import Any
 
+from shardproof.cli.returned import returns_spec
 from shardproof.spec.spec import Spec
 
 
@@ -16,24 +17,30 @@ def functions(module: ModuleType) -> list[str]:
         isinstance(value, Spec) or _own(value, module))]  # fmt: skip
 
 
-def checkable(module: ModuleType, extents: Collection[str]) -> list[str]:
-    """Of these the ones that make a Spec, by themselves or by each other, and can be called with
-    these mesh extents; nothing is called to find out."""
+def checks(module: ModuleType) -> list[str]:
+    """Of these the ones that make a Spec, by themselves or by each other, and return it, as far as
+    can be told; nothing is called to find out."""
     found = {name: getattr(module, name) for name in functions(module)}
-    makes = {k for k, v in found.items() if isinstance(v, Spec) or "Spec" in _names(v)}
+    may = {k: v for k, v in found.items() if isinstance(v, Spec) or returns_spec(v, module)}
+    makes = {k for k, v in may.items() if isinstance(v, Spec) or "Spec" in _names(v)}
     before = -1
     while before != len(makes):
         before = len(makes)
-        makes |= {k for k, v in found.items() if _names(v) & makes}
-    return [k for k, v in found.items() if k in makes and _fits(v, extents)]
+        makes |= {k for k, v in may.items() if _names(v) & makes}
+    return [k for k in found if k in makes]
+
+
+def checkable(module: ModuleType, extents: Collection[str]) -> list[str]:
+    """Of the checks the ones that can be called with these mesh extents."""
+    return [k for k in checks(module) if _fits(getattr(module, k), extents)]
 
 
 def takes_extents(module: ModuleType) -> list[str]:
-    """The ones that make a Spec and must be given arguments, as ``forward(tp, dp)``."""
+    """The checks that must be given arguments, as ``forward(tp, dp)``."""
     names: dict[str, inspect.Signature] = {}
-    for name in functions(module):
+    for name in checks(module):
         value = getattr(module, name)
-        if not isinstance(value, Spec) and "Spec" in _names(value) and not _fits(value, ()):
+        if not _fits(value, ()):
             names[name] = inspect.signature(value)
     return [f"{name}({', '.join(s.parameters)})" for name, s in names.items()]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shardproof.cli.listing import checkable, functions, takes_extents
-from shardproof.errors import InputError, hole, shorten
+from shardproof.cli.listing import checkable, checks, functions, takes_extents
+from shardproof.errors import INSTALL_TORCH, InputError, hole, shorten
 from shardproof.spec.spec import Spec
 
 _HINT = "name file and function"
@@ -66,7 +66,7 @@ class Target:
                 f"{self.name} returned {shorten(repr(spec), 60)}",
                 self.text,
                 "a Spec",
-                "return Spec.from_graphs(...)",
+                "end it with: return Spec(...), or for printed graphs Spec.from_graphs(...)",
             )
         return spec.named(self.name)
 
@@ -183,12 +183,7 @@ def _misfit(target: Target, extents: Mapping[str, int], error: TypeError) -> Inp
             f"{', '.join(f'{axis}={axis}' for axis in extents)}); or leave --matrix out",
         )
     if extents:
-        return _error(
-            f"{name}({takes}) cannot be called with {', '.join(extents)}: {error}",
-            where,
-            f"a function of the mesh extents: def {name}({', '.join(extents)})",
-            "name the axes of --matrix as the function names its arguments",
-        )
+        return _wrong_axes(target, extents)
     return _error(
         f"{name} needs arguments: {error}",
         where,
@@ -198,25 +193,46 @@ def _misfit(target: Target, extents: Mapping[str, int], error: TypeError) -> Inp
     )
 
 
+def _wrong_axes(target: Target, extents: Mapping[str, int]) -> InputError:
+    """The axes of the matrix are not the arguments of the function."""
+    takes = inspect.signature(target.found).parameters
+    missing = [n for n, p in takes.items() if n not in extents and p.default is p.empty]
+    unknown = next((axis for axis in extents if axis not in takes), "")
+    near = difflib.get_close_matches(unknown, [n for n in takes if n not in extents], n=1)
+    if not unknown:
+        what = f"{target.name} needs {', '.join(missing)} as well"
+        step = f"add them: --matrix {' '.join(f'{axis}=1,2' for axis in missing)}"
+    else:
+        what = f"{target.name} takes no {unknown!r}"
+        step = (
+            f"did you mean {near[0]}=...?"
+            if near
+            else f"name the axes as {target.name} names its arguments, or give it this one too"
+        )
+    expected = f"the axes that {target.name} takes: {', '.join(takes)}"
+    return _error(what, f"--matrix, for {target.path}:{target.name}", expected, step)
+
+
 def _failed(what: str, error: BaseException, path: Path) -> InputError:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if Path(f.filename).name == path.name and f.lineno]
     line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
+    no_torch = isinstance(error, ModuleNotFoundError) and error.name == "torch"
     return _error(
         f"{what}: {type(error).__name__}: {shorten(str(error))}",
         f"{path}:{line}" if line else str(path),
         "Python that runs to its end",
-        "correct the file; --debug shows the traceback",
+        INSTALL_TORCH if no_torch else "correct the file; --debug shows the traceback",
     )
 
 
 def _one_of(module: ModuleType) -> str:
-    names = functions(module)
+    names = checks(module)
     return f"one of: {shorten(', '.join(names))}" if names else "a function that returns a Spec"
 
 
 def _closest(name: str, module: ModuleType) -> str:
-    near = difflib.get_close_matches(name, functions(module), n=1)
+    near = difflib.get_close_matches(name, checks(module) or functions(module), n=1)
     return f"did you mean {near[0]}?" if near else "check the name of the function"
 
 

@@ -236,7 +236,7 @@ class Candidates:
         ratio = self._ratio(site)
         if ratio is None:
             return
-        same: list[tuple[int, Node]] = []
+        same: dict[int, Node] = {}  # by position: an edit is one of every rank
         for j in self.inf.judged:
             graph = self.problem.distributed.graphs[j.graph]
             value = _returned(graph, j.obligation.dist_output)
@@ -249,10 +249,9 @@ class Candidates:
             for other in self.tracer.sites((site.rank, value), wrong):
                 at = self._at((other.rank, other.value))
                 if self._ratio(other) == ratio and at is not None and at[1] is not None:
-                    same.append((at[0], at[1]))
-        same = list(dict.fromkeys(same))
+                    same.setdefault(at[0], at[1])
         by = 1 / ratio
-        for group in ([*same], same[:1]):
+        for group in (list(same.items()), list(same.items())[:1]):
             if group:
                 edits = tuple(Insert(k, "scale", lambda rank: {"by": by}) for k, _ in group)
                 names = ", ".join(f"%{n.outputs[0].name}" for _, n in group)

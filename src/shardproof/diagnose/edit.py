@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from shardproof.ir.graph import Graph, Mesh, Node, Program, TensorType, Value
@@ -71,6 +71,18 @@ class Result:
 
 
 Edit = Insert | Remove | Set | Rewire | Combine | Result
+
+
+def content(edits: Sequence[Edit], ranks: int) -> tuple[object, ...]:
+    """Equal for edits that do the same on every rank, in whatever order they are listed."""
+    return tuple(sorted(repr(_content(e, ranks)) for e in edits))
+
+
+def _content(e: Edit, ranks: int) -> tuple[object, ...]:
+    attrs: AttrsOfRank | None = getattr(e, "attrs", None)
+    rest = [getattr(e, f.name) for f in fields(e) if f.name != "attrs"]
+    done = [sorted(attrs(r).items()) for r in range(ranks)] if attrs is not None else []
+    return type(e).__name__, rest, done
 
 
 def apply(problem: Problem, edits: Sequence[Edit], op: str) -> Problem | None:

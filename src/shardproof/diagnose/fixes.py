@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from shardproof.diagnose.candidates import Candidate, Candidates
 from shardproof.diagnose.checked import checked
 from shardproof.diagnose.classify import Cause
-from shardproof.diagnose.edit import apply
+from shardproof.diagnose.edit import apply, content
 from shardproof.diagnose.everywhere import everywhere
 from shardproof.diagnose.suggest import suggestion
 from shardproof.diagnose.trace import Site
@@ -55,13 +55,16 @@ class FixSearch:
         that are proved as well behind it."""
         first: Candidate | None = None
         tried: set[str] = set()
+        made: set[tuple[object, ...]] = set()
         most = self._most_runs() if self._small else MAX_INFERENCES
         for c in self._changes(finding, site, cause):
-            if c.text in tried:
+            what = (c.op, *content(c.edits, len(self.problem.distributed.graphs)))
+            if c.text in tried or what in made:
                 continue
             if len(tried) >= most or len(finding.other_fixes) == MAX_OTHERS:
                 break
             tried.add(c.text)
+            made.add(what)
             if not self._proved(c, set(finding.affected)):
                 continue
             if first is None:
@@ -80,9 +83,7 @@ class FixSearch:
         graph = self.problem.distributed.graphs[site.rank]
         for c in self._candidates.of(finding, site, cause):
             yield c
-            every = everywhere(graph, site.node, c)
-            if every is not None:
-                yield every
+            yield from everywhere(graph, site.node, c)
 
     def _proved(self, c: Candidate, affected: set[str]) -> bool:
         edited = apply(self.problem, c.edits, c.op)

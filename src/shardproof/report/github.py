@@ -11,6 +11,7 @@ from shardproof.report.places import Places
 from shardproof.report.run import Run, causes
 from shardproof.report.sarif import level, message
 from shardproof.report.text import unequal
+from shardproof.report.words import OF_ITSELF
 
 MAX_SUMMARY = 1_000_000
 """GitHub refuses more than a mebibyte a step."""
@@ -29,7 +30,9 @@ def commands(run: Run, places: Places) -> list[str]:
     for label, u in run.unequal():
         lines.append(f"::warning {where},title=unequal counts::{_data(f'{label}: {unequal(u)}')}")
     for label, note in run.notes():
-        lines.append(f"::warning {where},title=a note on the proof::{_data(f'{label}: {note}')}")
+        # What was asked for is worth knowing; that it may be nothing is worth a warning.
+        how = "warning" if note == OF_ITSELF else "notice"
+        lines.append(f"::{how} {where},title=a note on the proof::{_data(f'{label}: {note}')}")
     for outcome in run.outcomes:
         if outcome.verdict is None:
             text = f"{outcome.label}: {outcome.error}" if outcome.label else outcome.error

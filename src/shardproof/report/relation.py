@@ -5,13 +5,10 @@ from __future__ import annotations
 from shardproof.collectives.match import is_collective
 from shardproof.ir.graph import Graph
 from shardproof.ir.sizes import Poly, Size, at_least, symbols
+from shardproof.report.words import OF_ITSELF
 from shardproof.spec.problem import Obligation, Problem
 
 SHOWN = 4
-OF_ITSELF = (
-    "no collective and nothing sharded: every rank does the whole work, so that this may compare "
-    "the program with itself"
-)
 
 
 def expression(ob: Obligation, problem: Problem) -> str:
@@ -45,7 +42,7 @@ def proof_notes(problem: Problem) -> list[str]:
         and not any(g is None or g.nodes for g in related)
         and not any(ob.partial_over for ob in problem.obligations)
     )
-    return [OF_ITSELF] if alone else []
+    return [*([OF_ITSELF] if alone else []), *problem.notes]
 
 
 def _slice_dim(graphs: list[Graph]) -> int | None:

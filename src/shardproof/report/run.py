@@ -11,6 +11,9 @@ INPUT_ERROR = 2
 _WORST = (INTERRUPTED, EXIT_CODES["refuted"], INPUT_ERROR, EXIT_CODES["unproved"], 0)
 """Exit codes, the worst first: the worst one of a run is that of the command."""
 
+SHOWN = 3
+"""Configurations that are named before a note."""
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -68,10 +71,15 @@ class Run:
                 yield outcome.label or outcome.verdict.name, u  # type: ignore[union-attr]
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """The notes on proofs, with the configuration (or the check)."""
+        """The notes on proofs, each once, with the configurations (or the check)."""
+        found: dict[str, list[str]] = {}
         for outcome in self.outcomes:
             for note in outcome.verdict.notes if outcome.verdict is not None else ():
-                yield outcome.label or outcome.verdict.name, note  # type: ignore[union-attr]
+                label = outcome.label or outcome.verdict.name  # type: ignore[union-attr]
+                found.setdefault(note, []).append(label)
+        for note, labels in found.items():
+            more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
+            yield ", ".join(labels[:SHOWN]) + more, note
 
     def verdicts(self) -> Iterator[Verdict]:
         """The verdicts of the outcomes that have one."""

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+OF_ITSELF = (
+    "no collective and nothing sharded: every rank does the whole work, so that this may compare "
+    "the program with itself"
+)
+"""The note on a proof that may be about nothing."""
+
 
 def ranges(ranks: list[int]) -> str:
     """``0-3, 7`` for ``[0, 1, 2, 3, 7]``."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from shardproof.scaffold.extents import extents
 from shardproof.scaffold.facts import Argument, Model, Seen, Use
 from shardproof.scaffold.parallel import (
     communicating,
@@ -15,13 +16,12 @@ from shardproof.scaffold.parallel import (
     told,
 )
 
-IDS = frozenset("input_ids tokens token_ids idx ids input_tokens".split())
 LABELS = frozenset("labels label targets target".split())
+_IDS = re.compile(r"(?!num_|n_)(.*_)?(ids|idx|tokens|indices)")
 AXES = {"DDP": "dp", "FSDP1": "dp", "FSDP2": "dp", "tensor parallel plan": "tp", "pipeline": "pp"}
 WAYS = (("tensor parallel plan",), ("FSDP2", "FSDP1", "DDP"))
 """Ways to make a model parallel, in the order in which they are applied; of one kind the first."""
 
-FIRST_RANKS = 2
 DATA_PARALLEL = ("DDP", "FSDP1", "FSDP2")
 
 
@@ -38,6 +38,8 @@ class Choice:
     groups: Use | None
     axes: dict[str, int]
     trains: bool
+    counted: str = ""
+    """Where the extents of the axes are from, or what else is launched."""
 
 
 def choose(seen: Seen) -> Choice:
@@ -50,9 +52,10 @@ def choose(seen: Seen) -> Choice:
     reached = _reached(model, models) + _reached(by_hand, models)
     groups = makes_groups(seen) if by_hand is not None and not told(by_hand) else None
     others = [m for m in ranked if m not in reached and m.forward]
+    axes, counted = extents(seen, _axes(how, by_hand))
     return Choice(
-        model, tuple(others[:3]), how, by_hand, groups, _axes(seen, how, by_hand),
-        bool(seen.of("optimizer")) and (model is not None and model.returns_loss),
+        model, tuple(others[:3]), how, by_hand, groups, axes,
+        bool(seen.of("optimizer")) and (model is not None and model.returns_loss), counted,
     )  # fmt: skip
 
 
@@ -104,32 +107,25 @@ def _reached(model: Model | None, models: list[Model]) -> list[Model]:
     return list(found.values())
 
 
-def _axes(seen: Seen, how: tuple[Use, ...], by_hand: Model | None) -> dict[str, int]:
-    """Mesh axes: those of the repository's own mesh where it names them; few ranks each."""
-    for use in seen.of("mesh"):
-        named = _mesh_names(use.text)
-        if named:
-            return dict.fromkeys(named, FIRST_RANKS)
+def _axes(how: tuple[Use, ...], by_hand: Model | None) -> list[str]:
+    """The mesh axes of what makes the model parallel."""
     axes = [AXES[u.what] for u in how]
     if by_hand is not None or not axes:
         axes.append("tp")
-    return dict.fromkeys(sorted(axes), FIRST_RANKS)
+    return sorted(set(axes))
 
 
-def _mesh_names(text: str) -> list[str]:
-    """The literal ``mesh_dim_names`` of an ``init_device_mesh`` call."""
-    try:
-        call = ast.parse(text, mode="eval").body
-    except SyntaxError:
-        return []
-    for keyword in call.keywords if isinstance(call, ast.Call) else []:
-        if keyword.arg == "mesh_dim_names":
-            try:
-                names = ast.literal_eval(keyword.value)
-            except ValueError:
-                return []
-            return [n for n in names if isinstance(n, str) and n.isidentifier()]
-    return []
+def is_ids(a: Argument, m: Model) -> bool:
+    """Whether an argument of ``forward`` is the rows of a table, by its name or its use."""
+    first = bool(m.forward) and a == m.forward[0]
+    named = bool(_IDS.fullmatch(a.name)) or (first and "Embedding" in m.calls)
+    return named or a.name in m.ids
+
+
+def is_whole(a: Argument, m: Model) -> bool:
+    """Whether an argument of ``forward`` has whole numbers."""
+    named = a.name in LABELS and a.name not in m.reals
+    return is_ids(a, m) or named or a.name in m.wholes or "LongTensor" in a.annotation
 
 
 def wanted(arguments: tuple[Argument, ...]) -> list[Argument]:

@@ -19,7 +19,9 @@ class Argument:
 class Model:
     """A class that is an ``nn.Module``. ``bases`` are last parts of names; ``calls`` are the parts
     of the names of what its methods call, the classes that it makes among them. ``loss_at``: the
-    place of the loss in the tuple that ``forward`` returns, -1 where it returns none."""
+    place of the loss in the tuple that ``forward`` returns, -1 where it returns none. ``ids``,
+    ``wholes`` and ``reals`` are arguments of ``forward``: numbers of rows, other whole numbers, and
+    real ones, by their use."""
 
     name: str
     path: Path
@@ -30,6 +32,9 @@ class Model:
     calls: frozenset[str] = frozenset()
     returns_loss: bool = False
     loss_at: int = -1
+    ids: frozenset[str] = frozenset()
+    wholes: frozenset[str] = frozenset()
+    reals: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

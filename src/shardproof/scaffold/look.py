@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shardproof.scaffold.facts import Argument, Launch, Made, Model, Seen, Use
 from shardproof.scaffold.files import python_files, read, scripts
+from shardproof.scaffold.uses import uses
 
 KINDS = {
     "parallelize_module": "tensor parallel plan",
@@ -29,6 +30,9 @@ COLLECTIVES = frozenset(
     all_to_all all_to_all_single send recv isend irecv batch_isend_irecv reduce scatter
     gather""".split()
 )
+WRITTEN = "written by `shardproof init`"
+"""Stands in the first lines of a check file, which is no part of what it is to check."""
+MOST_HEAD = 300
 _LOSSES = ("loss", "cross_entropy")
 _LAUNCHER = re.compile(
     r"torchrun|torch\.distributed\.(?:run|launch)|accelerate launch|mpirun|srun|deepspeed"
@@ -37,12 +41,15 @@ _RANKS = re.compile(
     r"(?:--nproc[-_]per[-_]node|--num_processes|--num_gpus|--ntasks|-np|-n)[= ]+"
     r"(?P<n>\d+|\$\{?\w+\}?|gpu|auto)"
 )
+_NODES = re.compile(r"--(?:nnodes|num_machines|nodes)[= ]+(?P<n>[^\s`]+)")
 
 
 def look(root: Path) -> Seen:
     """Everything that is seen below ``root``."""
     seen = Seen(root)
     for path in python_files(root):
+        if WRITTEN in read(path)[:MOST_HEAD]:
+            continue
         seen.files += 1
         try:
             with warnings.catch_warnings():
@@ -99,8 +106,9 @@ class _File(ast.NodeVisitor):
             what = "optimizer"
         elif _is_collective(node, self.distributed):
             what = "collective"
-        if what is not None:
-            around = self.functions[0] if self.functions else None
+        around = self.functions[0] if self.functions else None
+        # A check says how the program is made parallel, but is none.
+        if what is not None and not (around is not None and "Spec" in _called(around)):
             self.seen.uses.append(
                 Use(
                     what, self.path, node.lineno, _text(node),
@@ -120,7 +128,7 @@ def _model(node: ast.ClassDef, path: Path) -> Model:
         node.name, path, node.lineno, _own(methods.get("__init__")), _own(forward),
         tuple(_last(b) for b in node.bases), _called(node),
         forward is not None and any(w in ast.unparse(forward).lower() for w in _LOSSES),
-        _loss_at(forward),
+        _loss_at(forward), *uses(node),
     )  # fmt: skip
 
 
@@ -243,9 +251,11 @@ def _launches(path: Path) -> list[Launch]:
     for number, line in _logical_lines(read(path)):
         if not _LAUNCHER.search(line):
             continue
-        ranks = _RANKS.search(line)
-        n = ranks["n"] if ranks else ""
+        ranks, nodes = _RANKS.search(line), _NODES.search(line)
+        n, times = (m["n"] if m else "" for m in (ranks, nodes))
         command = " ".join(line.split()).strip("`$ ")
         if ranks:
-            out.append(Launch(path, number, command[:160], int(n) if n.isdigit() else None))
+            known = n.isdigit() and (times.isdigit() or nodes is None)
+            count = int(n) * int(times or 1) if known else None
+            out.append(Launch(path, number, command[:160], count))
     return out

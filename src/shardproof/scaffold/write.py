@@ -7,8 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shardproof.errors import HOLE
-from shardproof.scaffold.choose import DATA_PARALLEL, IDS, LABELS, Choice, import_root, wanted
+from shardproof.scaffold.choose import (
+    DATA_PARALLEL,
+    LABELS,
+    Choice,
+    import_root,
+    is_ids,
+    is_whole,
+    wanted,
+)
 from shardproof.scaffold.facts import Argument, Made, Model, Seen, Use
+from shardproof.scaffold.look import WRITTEN
 from shardproof.scaffold.parallel import from_mesh, on_one_rank, told
 
 FUNCTION = "first"
@@ -21,7 +30,7 @@ def {HOLE}(what):
 '''
 
 _GRAPHS = f'''\
-"""A first check of printed graphs, written by `shardproof init`, which found no model here.
+"""A first check of printed graphs, {WRITTEN}, which found no model here.
 
 Print the graph of the model on one rank and that of every rank (TORCH_LOGS=aot_graphs, or
 print_readable()), then fill in the holes: every {HOLE} is one.
@@ -49,7 +58,7 @@ def write(seen: Seen, choice: Choice) -> str:
     body = [*_model(seen, choice), "", "", *_distributed(seen, choice), "", "", *_spec(choice)]
     hole = [*_HOLE.splitlines(), "", ""] if any(f"{HOLE}(" in line for line in body) else []
     lines = [
-        f'"""A first check of {choice.model.name}, written by `shardproof init`.',
+        f'"""A first check of {choice.model.name}, {WRITTEN}.',
         "",
         *([f"Every {HOLE} is a hole: fill it in, or delete what does not apply."] if hole else []),
         "The weights are never allocated, so any size will do; small ones are replayed faster and",
@@ -168,8 +177,11 @@ def _distributed(seen: Seen, choice: Choice) -> Iterator[str]:
         yield "    # No call was found that makes a model parallel, and no class that communicates."
         yield f'    return {HOLE}("the model of this rank")'
     else:
-        yield "    built = model()"
-        for use in choice.how:
+        # A function that builds the model of a rank needs none from before.
+        makes = [k for k, u in enumerate(choice.how) if u in _callable(choice) and _builds(u)]
+        if not makes:
+            yield "    built = model()"
+        for use in choice.how[makes[-1] if makes else 0 :]:
             yield from _applied(seen, use, use in _callable(choice))
         yield "    return built"
 
@@ -238,14 +250,15 @@ def _spec(choice: Choice) -> Iterator[str]:
     yield "    return Spec("
     yield "        sequential=model,"
     yield "        distributed=distributed,"
+    if choice.counted:
+        yield f"        # {choice.counted}"
     yield f"        mesh=Mesh({mesh}),"
     yield "        # shapes of the sequential inputs; a third argument says how the ranks hold them"
     if divided(choice):
         yield "        # (the ranks of dp have different parts of the batch)"
     yield "        inputs={"
-    batch = _batch(choice)
     for a in m.forward:
-        line = _input(a, m, batch)
+        line = _input(a, m, choice)
         if line:
             yield f"            {line},"
     yield "        },"
@@ -256,7 +269,10 @@ def _spec(choice: Choice) -> Iterator[str]:
             yield '        outputs={"loss": None},  # that of a rank is about its own samples'
         yield '        step="backward",  # or "train", with optimizer=lambda params: ...'
     else:
-        yield '        step="forward",  # or "backward", with loss=lambda output, **inputs: ...'
+        yield '        # forward only: no gradient is checked; use step="backward" with a loss, as'
+        yield '        # loss=lambda output, **inputs: output.square().mean(), or step="train" with'
+        yield "        # an optimizer=lambda params: ... as well"
+        yield '        step="forward",'
     yield "    )"
 
 
@@ -272,14 +288,23 @@ def _batch(choice: Choice) -> str:
     return ", Shard(0)" if len(choice.axes) == 1 else ', {"dp": Shard(0)}'
 
 
-def _input(a: Argument, m: Model, batch: str) -> str:
-    """The example for one argument of ``forward``; none for one that has a default."""
-    first = bool(m.forward) and a == m.forward[0]
-    if a.name in IDS or (first and "Embedding" in m.calls):
-        return f'"{a.name}": Input((4, 16), "i64"{batch})'
-    if a.name in LABELS and (a.default is None or m.returns_loss):
-        return f'"{a.name}": Input((4, 16), "i64"{batch})'
-    if a.default is not None:
+def _input(a: Argument, m: Model, choice: Choice) -> str:
+    """The example for one argument of ``forward``; none for one that has a default. Labels are of
+    the shape of the ids where there are some."""
+    batch = _batch(choice)
+    whole = is_whole(a, m)
+    labels = a.name in LABELS and m.returns_loss
+    if a.default is not None and not (labels or is_ids(a, m)):
         return ""
-    more = f', "f32"{batch}' if batch else ""
-    return f'"{a.name}": Input({HOLE}("the shape of {a.name}, such as (8, 64)"){more})'
+    kind = "i64" if whole else "f32"
+    if whole and any(is_ids(x, m) for x in m.forward):
+        return f'"{a.name}": Input(({_rows(choice)}, 16), "{kind}"{batch})'
+    more = f', "{kind}"{batch}' if batch or whole else ""
+    such = f"({_rows(choice)},)" if whole else "(8, 64)"
+    return f'"{a.name}": Input({HOLE}("the shape of {a.name}, such as {such}"){more})'
+
+
+def _rows(choice: Choice) -> int:
+    """The size of a batch that the ranks of dp can share."""
+    ranks = choice.axes.get("dp", 1) if divided(choice) else 1
+    return 4 if 4 % ranks == 0 else 2 * ranks

@@ -196,6 +196,10 @@ class InputRelation:
         return self.types[name]
 
     def _undefined(self, v: Value, label: str) -> InputError:
+        names = dict.fromkeys(x.name for g in self.program.graphs for x in g.inputs)
+        misspelt = self.rules.misspelt(v.name, names)
+        if misspelt is not None:
+            return unknown_name(misspelt, names, "distributed input", f"inputs[{misspelt!r}]")
         shown = "Replicate()}, or Shard(dim)" if v.name in self.types else 'seq("...")}'
         hint = f'add inputs={{"{v.name}": {shown}'
         return InputError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from shardproof.errors import InputError, shorten
+from shardproof.errors import INSTALL_TORCH, InputError, shorten
 from shardproof.frontends.fx_types import dtype_of
 from shardproof.ir.graph import DTYPES, TensorType
 from shardproof.ir.graph import Mesh as GraphMesh
@@ -22,6 +22,7 @@ from shardproof.spec.load import Loaded
 from shardproof.spec.lower import Lowering
 from shardproof.spec.outputs import Output
 from shardproof.spec.parameters import ParameterRules, rebased
+from shardproof.spec.patterns import unknown_name
 from shardproof.spec.placement import Replicate, is_placement
 from shardproof.spec.problem import Assumption, Problem
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 STEPS = ("forward", "backward", "train")
 OF_PARAMETERS = ("grad.", "new.", "state.")
+FORWARD_ONLY = 'forward only: no gradient is compared; step="backward" or "train" does that'
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
     problem.assumptions += [Assumption("relation", text) for text in rules.proposals]
     if live.shared:
         problem.assumptions.append(Assumption("capture", shared.SHARED))
+    if spec.step == "forward" and live.sequential.parameters:
+        problem.notes.append(FORWARD_ONLY)
     problem.left_out = list(dict.fromkeys([*problem.left_out, *left_out]))
     return problem, fixed
 
@@ -118,8 +122,7 @@ def _capture(spec: Spec) -> _Live:
             f"PyTorch cannot be imported: {error}",
             where="Spec",
             expected="PyTorch, to run the functions of the Spec",
-            next_step="pip install 'shardproof[torch]', or check printed graphs with "
-            "Spec.from_graphs(...)",
+            next_step=f"{INSTALL_TORCH}; or check printed graphs with Spec.from_graphs(...)",
         ) from error
     step = _step(spec, Step)
     options: dict[str, Any] = {"kernels": spec.kernels, "dropout": spec.dropout}
@@ -229,11 +232,8 @@ def _outputs(
             out[name] = Output(there, rule, limited)
     unused = [k for k in user if not any(fnmatchcase(n, k) for n in live.sequential.outputs)]
     if unused:
-        raise argument_error(
-            f"{unused[0]!r} matches no output",
-            "outputs",
-            f"one of: {shorten(', '.join(live.sequential.outputs))}",
-        )
+        known = live.sequential.outputs
+        raise unknown_name(unused[0], known, "output", f"outputs[{unused[0]!r}]")
     return out, left_out
 
 

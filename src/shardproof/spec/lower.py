@@ -139,19 +139,19 @@ class Lowering:
         for axis, placement in placements.items():
             index, extent = self._coordinates[axis], self.mesh.extent(axis)
             if isinstance(placement, Shard):
-                value = self._shard(value, placement, index, extent)
+                value = self._shard(value, placement, index, extent, axis)
             elif isinstance(placement, Parts):
-                value = self._parts(value, placement, index, extent)
+                value = self._parts(value, placement, index, extent, axis)
         return value
 
-    def _shard(self, value: Value, shard: Shard, index: Size, extent: Size) -> Value:
+    def _shard(self, value: Value, shard: Shard, index: Size, extent: Size, axis: str) -> Value:
         dim = self._dim(shard.dim, value)
         if shard.sizes is not None:
             return self._uneven(value, dim, shard.sizes, index, extent)
         n, rest = div_mod(value.shape[dim], extent)
         if rest != 0:
             raise ShapeError(
-                f"size {value.shape[dim]} of dim {dim} is not divisible by {extent} ranks; "
+                f"{axis}={extent} does not divide dim {dim} of {value.type}; "
                 f"give Shard({shard.dim}, sizes=[...]) for uneven shards"
             )
         return self._slice(value, dim, index * n, (index + 1) * n)
@@ -168,7 +168,7 @@ class Lowering:
         start: Size = sum(sizes[:index])
         return self._slice(value, dim, start, start + sizes[index])
 
-    def _parts(self, value: Value, parts: Parts, index: Size, extent: Size) -> Value:
+    def _parts(self, value: Value, parts: Parts, index: Size, extent: Size, axis: str) -> Value:
         dim = self._dim(parts.dim, value)
         if sum(parts.sizes) != value.shape[dim]:
             raise ShapeError(
@@ -180,7 +180,9 @@ class Lowering:
         for size in parts.sizes:
             n, rest = div_mod(size, extent)
             if rest != 0:
-                raise ShapeError(f"the part of size {size} is not divisible by {extent} ranks")
+                raise ShapeError(
+                    f"{axis}={extent} does not divide the part of size {size} in dim {dim}"
+                )
             begin = start + index * n
             pieces.append(self._slice(value, dim, begin, begin + n))
             start = start + size

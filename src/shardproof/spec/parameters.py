@@ -23,6 +23,7 @@ from shardproof.spec.expression import (
     Reshaped,
     Source,
 )
+from shardproof.spec.patterns import unknown_name
 from shardproof.spec.placement import Parts, Replicate, Shard, is_placement
 from shardproof.spec.traced import expressions
 
@@ -77,10 +78,7 @@ class ParameterRules:
                     rules[name] = Placed(Source(self.sources[name]), rules[name])
         for key in user:
             if not any(fnmatchcase(n, key) or n == key for n in names):
-                raise argument_error(
-                    f"{key!r} matches no parameter", "parameters",
-                    f"one of: {shorten(', '.join(names))}",
-                )  # fmt: skip
+                raise unknown_name(key, names, "parameter", f"parameters[{key!r}]")
         self.proposals += [
             f"of these, {len(users)} parameter(s) {how}" for how, users in proposed.items()
         ]
@@ -194,7 +192,8 @@ class ParameterRules:
         if len(readings) == 1:
             return readings[0]
         if not readings:
-            raise self._misfit(name, source, f"{list(part)} on every rank")
+            cut = self._undivided(whole, part)
+            raise self._misfit(name, source, f"{list(part)} on every rank", cut)
         shown = [_shown(r, self.mesh) for r in readings]
         fused = [r for r in readings if any(isinstance(p, Parts) for p in r.values())]
         cut = "; Parts cuts each block of a fused weight, Shard the whole of it" if fused else ""
@@ -239,13 +238,30 @@ class ParameterRules:
                 return {axes[0][0]: Shard(cut[0], sizes=[s[cut[0]] for s in shapes])}
         raise self._misfit(name, source, f"{[list(s) for s in shapes]} on the ranks")
 
-    def _misfit(self, name: str, source: str, what: str) -> InputError:
-        whole = list(self.sequential.parameters[source].shape)
+    def _undivided(self, whole: tuple[int, ...], part: tuple[int, ...]) -> str:
+        """A dim that is cut on the ranks, and that no mesh axis divides."""
+        axes = [(a, n) for a, n in self.mesh.axes if isinstance(n, int) and n != 1]
+        for d, (size, mine) in enumerate(zip(whole, part, strict=False)):
+            if size != mine and len(whole) == len(part) and all(size % n for _, n in axes):
+                shown = [f"{a}={n}" for a, n in axes]
+                none = (
+                    f"{shown[0]} does not divide"
+                    if len(axes) == 1
+                    else (f"none of {', '.join(shown)} divides")
+                )
+                return f"{none} its dim {d} of {size}"
+        return ""
+
+    def _misfit(self, name: str, source: str, what: str, cut: str = "") -> InputError:
+        whole = self.sequential.parameters[source].shape
         return InputError(
-            f"the parameter {name!r} is {what}, the sequential {source!r} is {whole}",
+            f"the parameter {name!r} is {what}, the sequential {source!r} is {list(whole)}"
+            + (f": {cut}" if cut else ""),
             where="parameters='auto'",
             expected="the same shape, or dims divided by mesh axes",
-            next_step=f'say what it is: parameters={{"{name}": seq("{source}")...}}',
+            next_step="choose extents of the mesh that divide the sizes that are cut"
+            if cut
+            else f'say what it is: parameters={{"{name}": seq("{source}")...}}',
         )
 
 

@@ -66,6 +66,13 @@ class Entries(Generic[T]):
                 continue
             raise unknown_name(key, names, what, f"{self.argument}[{key!r}]")
 
+    def misspelt(self, name: str, names: Iterable[str]) -> str | None:
+        """An entry that matches none of ``names`` and is nearly called ``name``."""
+        names = list(names)
+        near = difflib.get_close_matches(name, self._entries, n=3)
+        unused = (k for k in near if not any(fnmatchcase(n, k) for n in names))
+        return next(unused, None)
+
     def _pattern(self, name: str) -> str | None:
         return next((key for key in self._entries if fnmatchcase(name, key)), None)
 

@@ -13,13 +13,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 
-from shardproof.errors import InputError, hole, shorten
+from shardproof.errors import InputError
 from shardproof.frontends.fx_lexer import Ref
+from shardproof.frontends.torch_capture.failures import require_arguments, users_errors
 from shardproof.frontends.torch_capture.lower import Lowered, lost, lower
 from shardproof.frontends.torch_capture.memory import geometry
 from shardproof.frontends.torch_capture.objects import PASSES, Objects, unsettled
 from shardproof.frontends.torch_capture.patches import Watch, patched
-from shardproof.frontends.torch_capture.provenance import last_users_line
 from shardproof.frontends.torch_capture.recorder import Recorder
 from shardproof.frontends.torch_capture.world import CollectiveCount, rank_of_world
 
@@ -102,7 +102,7 @@ def capture(
         counted = CollectiveCount()
         with FakeTensorMode(allow_non_fake_inputs=True), counted, _recording(watch) as rec:
             run = _Run(rec, step)
-            with _users_errors(rank if distributed else None):
+            with users_errors(rank if distributed else None, run.parameters):
                 run.build(build, (mesh, rank) if distributed else ())
                 run.declare(examples)
                 run.go()
@@ -145,27 +145,6 @@ def _recording(watch: Watch) -> Iterator[Recorder]:
     rec = Recorder(watch)
     with rec.provenance, rec:
         yield rec
-
-
-@contextmanager
-def _users_errors(rank: int | None) -> Iterator[None]:
-    """What the program raises is said at the user's line."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as e:
-        unfinished = hole(e)
-        if unfinished is not None:
-            raise unfinished from e
-        side = "sequential program" if rank is None else f"program of rank {rank}"
-        raise InputError(
-            f"the {side} failed: {type(e).__name__}: {shorten(str(e), 200)}",
-            where=last_users_line(e),
-            expected="a program that runs on example inputs",
-            next_step="correct the program or the examples (inputs=...); --debug shows the "
-            "traceback",
-        ) from e
 
 
 def _compare_counts(rec: Recorder, watch: Watch, counted: CollectiveCount) -> None:
@@ -217,7 +196,8 @@ class _Run:
             )
         if isinstance(self.program, torch.nn.Module):
             self.rec.provenance.name_modules(self.program)
-            self.parameters = {_plain_name(k): p for k, p in self.program.named_parameters()}
+            named = self.program.named_parameters()
+            self.parameters.update((_plain_name(k), p) for k, p in named)
         if self.step.optimizer is not None:
             self._make_optimizer(self.step.optimizer)
 
@@ -274,9 +254,11 @@ class _Run:
         self.rec.provenance.phase = "forward"
         step = self.step
         if step.custom is not None:
+            require_arguments(step.custom, (self.program, self.optimizer), self.examples)
             result = step.custom(self.program, self.optimizer, **self.examples)
             self._collect(result)
         else:
+            require_arguments(self.program, (), self.examples)
             result = self.program(**self.examples)
             loss = self._loss(result)
             self._collect(result if step.loss is None else loss)
