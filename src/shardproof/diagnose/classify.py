@@ -194,8 +194,17 @@ class Classifier:
         """Whether the sum that was formed is later reduced, as it is or passed on by views (so its
         complete part is counted again on every rank)."""
         formed = (site.rank, site.value)
-        return any(
+        return self._adds_up(formed) and any(
             formed in self.tracer.carriers(p) for p in self.tracer.reduced() if p[0] == site.rank
+        )
+
+    def _adds_up(self, place: Place) -> bool:
+        """Whether a value is a sum of several values, with or without a name."""
+        v = self.tracer.meaning(place)
+        definition = self.facts.table.definition
+        return v is not None and any(
+            len(c.lin) > 1 or any((d := definition(t.atom)) and d.fn == "lin" for t, _ in c.lin)
+            for c in v.cells
         )
 
     def _factor(self, site: Site, v: Val | None) -> Cause | None:

@@ -32,14 +32,15 @@ def declare_pages(declare: Declare) -> None:
         "SP123",
         "mean of means",
         what="""A sum is divided by a count (or another sum) over one part, where the sequential
-        program divides by that of all parts. Means of parts of unequal size were averaged.""",
+        program divides by that of all parts. Means of parts of unequal size were averaged. Labels
+        that a loss leaves out (-100 in `cross_entropy`) make counts unequal.""",
         why="""Tokens of short sequences weigh more than those of long ones. With equal counts the
         two agree, so tests with full batches do not show it.""",
         example="""
         loss = sum(l.sum() / mask.sum() for l, mask in micro_batches) / steps
         """,
         fix="""Divide by the number of elements of the whole batch: sum the count over micro-batches
-        and ranks before dividing.""",
+        and ranks before dividing. Where no label is left out, state it: Input(..., below=V).""",
     )
     declare(
         "SP124",

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from shardproof.errors import InputError, shorten
 from shardproof.frontends.fx_types import dtype_of
-from shardproof.ir.graph import DTYPES, TensorType
+from shardproof.ir.graph import DTYPES, TensorType, is_integer
 from shardproof.ir.graph import Mesh as GraphMesh
 from shardproof.spec import shared
 from shardproof.spec.arguments import argument_error, mapping, size_tuple
+from shardproof.spec.bounds import is_bound
 from shardproof.spec.counts import proposed, recut
 from shardproof.spec.expression import Expr
 from shardproof.spec.load import Loaded
@@ -36,12 +37,14 @@ OF_PARAMETERS = ("grad.", "new.", "state.")
 @dataclass(frozen=True, slots=True)
 class Input:
     """An input of a live program: the shape and element type of the *sequential* one, and how it
-    lies on the ranks. ``grad`` asks for its gradient as an output."""
+    lies on the ranks. ``grad`` asks for its gradient as an output; ``below`` states of integers
+    that each is at least 0 and below it (so no label is ignored by being -100)."""
 
     shape: tuple[int, ...]
     dtype: str = "f32"
     placement: Any = field(default_factory=Replicate)
     grad: bool = False
+    below: int | None = None
 
     def __post_init__(self) -> None:
         shape = size_tuple(self.shape, "Input", "the shape")
@@ -54,6 +57,12 @@ class Input:
                 f"the element type is {self.dtype!r}", "Input", "a name such as 'f32' or 'int64'"
             )
         object.__setattr__(self, "dtype", dtype)
+        if self.below is not None and not (is_bound(self.below) and is_integer(dtype)):
+            raise argument_error(
+                f"below is {self.below!r} for elements of type {dtype}",
+                "Input",
+                'a whole number from 1, for integers: Input((4, 16), "i64", below=32)',
+            )
 
 
 @dataclass(eq=False, slots=True)
@@ -89,6 +98,7 @@ def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
         outputs=outputs,
         fixed=spec.fixed,
         free=spec.free,
+        below={k: v.below for k, v in live.inputs.items() if v.below is not None},
     )
     problem, fixed = from_graphs._resolved
     problem.assumptions += [Assumption("relation", text) for text in rules.proposals]
