@@ -7,13 +7,11 @@ from itertools import combinations
 from math import prod
 
 from shardproof.diagnose.classify import ratio_of
+from shardproof.diagnose.partials import BACKWARD
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.blocks import Val
 from shardproof.infer.run import Inference, Judged
 from shardproof.ir.graph import Value, is_float
-
-# The phase that the capture gives to operators that autograd runs.
-PHASE = "backward"
 
 
 class Backward:
@@ -49,7 +47,7 @@ class Backward:
                 "the way is hidden from autograd"
             )
         else:
-            said = self._said(code, site, judged) if phase == PHASE else None
+            said = self._said(code, site, judged) if phase == BACKWARD else None
         if said is None:
             return None
         proved = ", ".join(self.forward)

@@ -54,7 +54,7 @@ class Findings:
             if not j.holds:
                 self._add(j, merged)
         found = [f for _, f in sorted(merged.values(), key=lambda x: x[0])]
-        return Fold(self.facts, self.tracer).fold(found, self.located)[:MAX_CAUSES]
+        return Fold(self.tracer).fold(found, self.located)[:MAX_CAUSES]
 
     def _add(self, j: Judged, merged: dict[object, tuple[int, Finding]]) -> None:
         graph = self.inf.problem.distributed.graphs[j.graph]

@@ -162,6 +162,7 @@ class _Symbolic:
             obligations,
             list(old.assumptions),
             old.left_out,
+            old.notes,
         )
 
     def all_ranks(self, folded: Graph, ranks: Sequence[Graph]) -> Graph:

@@ -45,7 +45,7 @@ def proof_notes(problem: Problem) -> list[str]:
         and not any(g is None or g.nodes for g in related)
         and not any(ob.partial_over for ob in problem.obligations)
     )
-    return [OF_ITSELF] if alone else []
+    return [*([OF_ITSELF] if alone else []), *problem.notes]
 
 
 def _slice_dim(graphs: list[Graph]) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardproof.errors import InputError, shorten
 from shardproof.frontends.fx_types import dtype_of
-from shardproof.ir.graph import DTYPES, TensorType, is_integer
+from shardproof.ir.graph import DTYPES, TensorType, is_float, is_integer
 from shardproof.ir.graph import Mesh as GraphMesh
 from shardproof.spec import shared
 from shardproof.spec.arguments import argument_error, mapping, size_tuple
@@ -104,6 +104,7 @@ def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
     problem.assumptions += [Assumption("relation", text) for text in rules.proposals]
     if live.shared:
         problem.assumptions.append(Assumption("capture", shared.SHARED))
+    problem.notes += _unchecked(live)
     problem.left_out = list(dict.fromkeys([*problem.left_out, *left_out]))
     return problem, fixed
 
@@ -244,6 +245,17 @@ def _outputs(
             f"one of: {shorten(', '.join(live.sequential.outputs))}",
         )
     return out, left_out
+
+
+def _unchecked(live: _Live) -> list[str]:
+    """A note on the gradients of inputs, where the step has gradients and not theirs."""
+    returned = live.sequential.outputs
+    if not any(name.startswith("grad.") for name in returned):
+        return []
+    inputs = [k for k, v in live.inputs.items() if is_float(v.dtype) and not v.grad]
+    names = shorten(", ".join(inputs), 60)
+    text = f"the gradient of {names} was not checked; grad=True of its Input asks for it"
+    return [text] if inputs else []
 
 
 def _recut(live: _Live, name: str, rule: Any) -> Any:

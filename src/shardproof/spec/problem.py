@@ -47,7 +47,8 @@ class Problem:
 
     ``relation[k]`` is the relation graph of the k-th distributed graph: inputs named like the
     sequential inputs it needs, outputs named (``output_names``) like that graph's inputs.
-    A distributed input that no relation defines is an unconstrained unknown.
+    A distributed input that no relation defines is an unconstrained unknown. ``notes`` is what a
+    proof of it does not say.
     """
 
     name: str
@@ -57,3 +58,4 @@ class Problem:
     obligations: list[Obligation]
     assumptions: list[Assumption] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
