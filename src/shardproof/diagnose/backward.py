@@ -43,8 +43,9 @@ class Backward:
             return None
         if code == "SP203" and is_zero(judged.found):
             said: str | None = (
-                f"{judged.obligation.dist_output} is zero; no gradient arrives there, as a step on "
-                "the way is hidden from autograd"
+                f"{judged.obligation.dist_output} is zero; no gradient arrives there: a step on "
+                "the way is hidden from autograd, or what arrived was never reduced into it (no "
+                "gradient synchronisation)"
             )
         else:
             said = self._said(code, site, judged) if phase == BACKWARD else None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shardproof.diagnose.classify import Cause
 from shardproof.diagnose.partials import Partials
 from shardproof.diagnose.trace import Place, Site, Tracer
+from shardproof.ir.graph import UNREACHED
 from shardproof.report.diagnostic import Finding
 
 # Codes of causes in which a sum is not complete, and in which a factor is wrong.
@@ -48,6 +49,8 @@ class Fold:
         if f.code == head.code and _line(f) and _line(f) == _line(head):
             return True
         (site, cause), (first, why) = of[id(f)], of[id(head)]
+        if site.node is None and first.node is not None:
+            return first.node.origin.phase == UNREACHED and _parameters_of(f, head)
         if cause.kind in PARTIAL and why.kind in PARTIAL:
             return bool(self.origins(site, cause) & self.origins(first, why))
         return self._derived(site, cause, first, why)
@@ -84,6 +87,14 @@ def _renamed(head: Finding, f: Finding) -> None:
     head.ranks = sorted({*head.ranks, *f.ranks})
     head.affected += [name for name in f.affected if name not in head.affected]
     head.notes += [n for n in f.notes if n not in head.notes]
+
+
+def _parameters_of(f: Finding, head: Finding) -> bool:
+    """Whether all that a finding affects belongs to parameters whose gradients another affects:
+    what has no gradient is not updated."""
+    having = {name.partition(".")[2] for name in head.affected if name.startswith("grad.")}
+    names = [name.partition(".")[2] for name in f.affected]
+    return all(any(n == p or n.startswith(f"{p}.") for p in having) for n in names)
 
 
 def _line(f: Finding) -> tuple[str, int] | None:

@@ -91,7 +91,9 @@ def declare_pages(declare: Declare) -> None:
         what="""The forward pass is proved, and a gradient behind it is wrong: the backward pass
         does not do what the derivative of the forward's collectives is. A collective was hidden
         from autograd, its backward returns another tensor than the reduced one, or shares of a
-        replicated value are not summed.""",
+        replicated value are not summed. Where no gradient arrives at all, that is shown at the call
+        of `backward()`: data parallelism with its synchronisation switched off keeps gradients to
+        itself.""",
         why="""The loss is right in every step, only the updates are not, so that comparing losses
         of the first step shows nothing.""",
         example="""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from shardproof.diagnose.backward import Backward
+from shardproof.diagnose.backward import Backward, is_zero
 from shardproof.diagnose.classify import Cause
 from shardproof.diagnose.difference import Difference, Differences
 from shardproof.diagnose.facts import Facts, is_partial
@@ -276,7 +276,7 @@ class Sharpener:
 
     def _backward(self, q: Question) -> tuple[str, str] | None:
         told = self.backward.told(q.cause.code, q.site, q.judged)
-        if told is None or q.cause.code != "SP203":
+        if told is None or q.cause.code != "SP203" or is_zero(q.judged.found):
             return told
         missing = q.difference.missing if q.difference is not None else ()
         names = join([self._name(t) for t, _ in missing])
