@@ -6,6 +6,7 @@ import pytest
 from tests.support.ignored import FAULTS, ignored_loss
 
 from shardproof import Mesh, Replicate, Shard, Spec
+from shardproof.errors import InputError
 from shardproof.lemmas import names
 from shardproof.verify import verify
 
@@ -101,3 +102,29 @@ def test_one_graph_for_all_ranks_is_retried_rank_by_rank() -> None:
         outputs={"t": Replicate()},
     )  # fmt: skip
     assert other.check().status == "refuted"
+
+
+UNMASKED = """graph ranks
+mesh tp=2
+%x = input f32[2, 8]
+%y = input i64[2]
+%t = take_along(%x, %y)
+return %t
+"""
+
+
+def test_a_stated_bound_leaves_no_label_to_ignore() -> None:
+    def bounded(**below: int) -> Spec:
+        return Spec.from_graphs(
+            sequential=SEQUENTIAL, distributed=UNMASKED, mesh=Mesh(tp=2), inputs={"*": Shard(0)},
+            outputs={"t": Shard(0)}, below=below,
+        )  # fmt: skip
+
+    assert bounded().check().status != "refines"
+    verdict = bounded(y=8).check()
+    assert verdict.status == "refines"
+    assert verdict.certificate == "certificate checked"
+    assert bounded(y=9).check().status != "refines"
+    for wrong in ({"x": 8}, {"z": 8}):
+        with pytest.raises(InputError, match="no input of integers"):
+            bounded(**wrong).resolve()

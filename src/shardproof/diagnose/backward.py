@@ -7,13 +7,11 @@ from itertools import combinations
 from math import prod
 
 from shardproof.diagnose.classify import ratio_of
+from shardproof.diagnose.partials import BACKWARD
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.blocks import Val
 from shardproof.infer.run import Inference, Judged
 from shardproof.ir.graph import Value, is_float
-
-# The phase that the capture gives to operators that autograd runs.
-PHASE = "backward"
 
 
 class Backward:
@@ -45,11 +43,12 @@ class Backward:
             return None
         if code == "SP203" and is_zero(judged.found):
             said: str | None = (
-                f"{judged.obligation.dist_output} is zero; no gradient arrives there, as a step on "
-                "the way is hidden from autograd"
+                f"{judged.obligation.dist_output} is zero; no gradient arrives there: a step on "
+                "the way is hidden from autograd, or what arrived was never reduced into it (no "
+                "gradient synchronisation)"
             )
         else:
-            said = self._said(code, site, judged) if phase == PHASE else None
+            said = self._said(code, site, judged) if phase == BACKWARD else None
         if said is None:
             return None
         proved = ", ".join(self.forward)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +19,7 @@ from shardproof.diagnose.edit import (
     group_attrs,
 )
 from shardproof.diagnose.facts import FACTOR, Facts
+from shardproof.diagnose.partials import Partials
 from shardproof.diagnose.rewire import proposals, where
 from shardproof.diagnose.suspects import suspects
 from shardproof.diagnose.trace import Place, Site, Tracer
@@ -29,6 +30,10 @@ from shardproof.spec.problem import Problem
 
 MAX_UPSTREAM = 24
 MAX_DOWNSTREAM = 10
+AT_ENTRY = (
+    "%{} is a gradient that flows on: to sum it, let what is read there pass an autograd function "
+    "that is the identity forward and this all_reduce backward"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class Candidate:
     edits: tuple[Edit, ...]
     op: str = ""
     how: str = ""
+    note: str = ""
 
 
 class Candidates:
@@ -51,17 +57,20 @@ class Candidates:
         self.problem: Problem = inf.problem
         self.facts = Facts(inf)
         self.tracer = Tracer(inf, self.facts)
+        self.partials = Partials(self.tracer)
         self.mesh = self.problem.distributed.mesh
         self.axes = [a for a, n in self.mesh.axes if n != 1]
         self.spmd = self.problem.distributed.spmd
 
     def of(self, finding: Finding, site: Site, cause: Cause) -> Iterator[Candidate]:
         """The changes of one finding, the likeliest first."""
+        start = cause.wrong or (site.rank, site.value)
+        if cause.kind in ("SP110", "SP121"):
+            yield from self._reduce_entry(start, site)
         if cause.kind == "SP121" and len(finding.affected) > 1:
             yield from self._reduce_outputs(finding)
         if cause.code == "SP203":
             yield from self._reduce_results(finding)
-        start = cause.wrong or (site.rank, site.value)
         way = self.tracer.carriers(start)
         mine = [p for p in site.operands if p[0] == site.rank]
         near = [
@@ -195,6 +204,16 @@ class Candidates:
         for axis in self.axes:
             text = f"all_reduce %{place[1].name} ({op}) over {axis}{where(node)}"
             yield Candidate(text, (self._reduction(k, op, axis),), node.op if node else "")
+
+    def _reduce_entry(self, start: Place, site: Site) -> Iterator[Candidate]:
+        """The sum where the gradient comes in of which a wrong one is made: that mends all that is
+        made of it, of which the outputs may show little."""
+        entry = self.partials.entry(start)
+        if entry is None and self.partials.backward((site.rank, site.value)):
+            entry = start if self.partials.backward(start) else None
+        if entry is not None and entry != (site.rank, site.value):
+            for c in self._reduce(entry, "sum"):
+                yield replace(c, note=AT_ENTRY.format(entry[1].name))
 
     def _reduction(self, k: int, op: str, axis: str) -> Insert:
         group = group_attrs(self.mesh, axis, self.spmd)

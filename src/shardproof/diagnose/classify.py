@@ -16,6 +16,7 @@ from shardproof.diagnose.facts import (
     overlap,
 )
 from shardproof.diagnose.near import Near, nearest
+from shardproof.diagnose.partials import BACKWARD, Partials
 from shardproof.diagnose.shifts import Split
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.blocks import Lin, Term, Val
@@ -23,6 +24,7 @@ from shardproof.infer.coef import Coef, format_coef
 from shardproof.infer.describe import describe
 from shardproof.infer.naming import UNIT
 from shardproof.infer.run import Inference
+from shardproof.ir.graph import Node
 from shardproof.ir.sizes import Size
 
 
@@ -53,6 +55,7 @@ class Classifier:
 
     def __init__(self, inf: Inference, facts: Facts, tracer: Tracer) -> None:
         self.inf, self.facts, self.tracer = inf, facts, tracer
+        self.partials = Partials(tracer)
 
     def classify(self, site: Site) -> Cause:
         """The kind of cause at a site."""
@@ -178,9 +181,9 @@ class Classifier:
                     )
                 return Cause(
                     "SP110",
-                    f"%{p[1].name} is only a partial sum here{self._part_of(p)}, and it is used "
-                    "as if it were the complete value; a reduction over the ranks is missing or "
-                    "of the wrong kind",
+                    f"%{p[1].name}{_of_backward(self.tracer.node(p))} is only a partial sum here"
+                    f"{self._part_of(p)}, and it is used as if it were the complete value; a "
+                    "reduction over the ranks is missing or of the wrong kind",
                     p,
                 )
         return None
@@ -194,8 +197,17 @@ class Classifier:
         """Whether the sum that was formed is later reduced, as it is or passed on by views (so its
         complete part is counted again on every rank)."""
         formed = (site.rank, site.value)
-        return any(
+        return self._adds_up(formed) and any(
             formed in self.tracer.carriers(p) for p in self.tracer.reduced() if p[0] == site.rank
+        )
+
+    def _adds_up(self, place: Place) -> bool:
+        """Whether a value is a sum of several values, with or without a name."""
+        v = self.tracer.meaning(place)
+        definition = self.facts.table.definition
+        return v is not None and any(
+            len(c.lin) > 1 or any((d := definition(t.atom)) and d.fn == "lin" for t, _ in c.lin)
+            for c in v.cells
         )
 
     def _factor(self, site: Site, v: Val | None) -> Cause | None:
@@ -281,6 +293,17 @@ class Classifier:
         assert site.oddity is not None
         return frozenset(t.atom for t, _ in site.oddity.terms) in self.facts.named_sums
 
+    def _never_summed(self, place: Place) -> str:
+        """What is missing for the whole sum, and where."""
+        entry = self.partials.entry(place)
+        if entry is None:
+            return "a later reduction over the ranks, outside the captured graph, would mend it"
+        of = _of_backward(self.tracer.node(entry))
+        return (
+            f"so is %{entry[1].name}{of} from which it comes, and no backward pass on the way sums "
+            "that over the ranks"
+        )
+
     # ---- an output that has a meaning, only not the one declared
 
     def output(self, place: Place, found: Val, expected: Val, partial_name: str) -> Cause:
@@ -291,8 +314,8 @@ class Classifier:
         if self.facts.unreduced(found, expected):
             return Cause(
                 "SP121" if partial_name == "gradient" else "SP110",
-                f"%{place[1].name} is only a partial sum on each rank{self._part_of(place)}; a "
-                "later reduction over the ranks, outside the captured graph, would mend it",
+                f"%{place[1].name}{_of_backward(self.tracer.node(place))} is only a partial sum on "
+                f"each rank{self._part_of(place)}; {self._never_summed(place)}",
                 place,
                 expected=want,
             )
@@ -313,6 +336,13 @@ class Classifier:
         return Cause(
             "SP203", f"%{place[1].name} is another value than declared", place, expected=want
         )
+
+
+def _of_backward(node: Node | None) -> str:
+    """Of which forward line an operator computes the gradient."""
+    if node is None or node.origin.phase != BACKWARD or not node.origin.file:
+        return ""
+    return f", of the backward pass of {node.origin.file}:{node.origin.line},"
 
 
 def _not_joined(before: Place | None, after: Place | None, reached: Size, lo: Size) -> Cause:

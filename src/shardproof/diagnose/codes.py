@@ -259,15 +259,27 @@ _declare(
 _declare(
     "SP121",
     "gradient left partial",
-    what="""The gradient of a replicated parameter is only this rank's term of a sum. A reduction
-    over the axis, which may come after the captured graph, would complete it.""",
+    what="""The gradient of a replicated parameter is only this rank's term of a sum. Either the
+    parameter itself is used on a part of the tokens, and a reduction over the axis, which may come
+    after the captured graph, would complete it; or the gradient that flows back to it is a part
+    already, as the function at the entry of a tensor-parallel region (identity forward) has no
+    all_reduce in its backward. The message then names the backward pass where the part comes
+    from.""",
     why="""Replicas of the parameter receive different updates and drift apart. If a later step
-    sums the gradient, declare the output Partial.""",
+    sums the gradient, declare the output Partial. A part that flows on is wrong in everything
+    before it: the gradients of all earlier layers, and of the input.""",
     example="""
-    LayerNorm weight under sequence parallelism: its gradient sums this rank's tokens only
+    norm.weight.grad                          # sequence parallel: of this rank's tokens only
+
+    class Enter(torch.autograd.Function):     # up(Enter.apply(norm(x))), up column-parallel
+        def forward(ctx, x): return x
+        def backward(ctx, grad): return grad  # all_reduce(grad, group=tp) is missing
     """,
-    fix="""Add the parameter to those whose gradients are reduced over the axis (in some
-    frameworks by marking it as sequence parallel).""",
+    fix="""In the first case add the parameter to those whose gradients are reduced over the axis
+    (in some frameworks by marking it as sequence parallel). In the second put the all_reduce into
+    the backward of the function at the entry of the region, not behind single gradients: summing
+    those of a norm leaves the gradient of its input a part. Input(..., grad=True) checks that of
+    the model's input too.""",
 )
 
 # ------------------------------------------------------------------------------ SP13x: definedness

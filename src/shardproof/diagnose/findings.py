@@ -19,7 +19,7 @@ from shardproof.diagnose.ways import Ways, node_name
 from shardproof.infer.coef import format_coef
 from shardproof.infer.describe import describe
 from shardproof.infer.run import Inference, Judged
-from shardproof.ir.graph import Node, Origin, Value
+from shardproof.ir.graph import UNREACHED, Node, Origin, Value
 from shardproof.report.diagnostic import Finding, OperandMeaning, Span
 
 PROTOCOL = {
@@ -30,6 +30,8 @@ PROTOCOL = {
     "use_before_wait": "SP103",
 }
 MAX_CAUSES = 8
+# The order of what no operator makes: it is told after what operators do wrong.
+AFTER_ALL = 10**9
 
 
 class Findings:
@@ -54,14 +56,14 @@ class Findings:
             if not j.holds:
                 self._add(j, merged)
         found = [f for _, f in sorted(merged.values(), key=lambda x: x[0])]
-        return Fold(self.facts, self.tracer).fold(found, self.located)[:MAX_CAUSES]
+        return Fold(self.tracer).fold(found, self.located)[:MAX_CAUSES]
 
     def _add(self, j: Judged, merged: dict[object, tuple[int, Finding]]) -> None:
         graph = self.inf.problem.distributed.graphs[j.graph]
         value = graph.output(j.obligation.dist_output)
         if value is None or j.found is None or j.expected is None:
             finding = self._uncovered(j)
-            self._merge(merged, ("missing", j.obligation.dist_output), 10**9, finding, j)
+            self._merge(merged, ("missing", j.obligation.dist_output), AFTER_ALL, finding, j)
             return
         place = (j.graph, value)
         wrong = suspects(self.inf.evaluator.table, j.found, j.expected)
@@ -92,33 +94,46 @@ class Findings:
         site = self.tracer.site(place)
         site.carriers = self.tracer.carriers(place)
         cause = self.sharpener.sharpen(cause, site, j)
-        shown = self._made_elsewhere(j, site) if cause.code == "SP203" else None
+        zero = cause.kind == "SP203" and cause.code in ("SP203", "SP127")
+        shown = self._made_elsewhere(j, site) if zero else None
+        name = j.obligation.dist_output
+        key: object = (cause.code, place[1].name)
         if shown is not None:
-            name = j.obligation.dist_output
             said = f"%{name} is zero where nothing makes it; rank {shown[0]} makes it"
+            cause = replace(cause, code="SP203", base="", message=said)
+        elif _unreached(site):
+            key = (cause.code, UNREACHED)
+        elif site.node is None and cause.code == "SP203":
+            key = (cause.code, "given")
+            said = f"%{name} is %{place[1].name} as it was given: nothing changes it"
             cause = replace(cause, message=said)
-        key: object = (
-            (cause.code,)
-            if cause.code in ("SP110", "SP121")
-            else (
-                cause.code,
-                place[1].name,
-            )
-        )
+        elif cause.code in ("SP110", "SP121"):
+            key = (cause.code,)
         finding = self._dress(site, cause)
         finding.found = describe(self.inf.evaluator, j.found)
         if shown is not None:
             label = f"rank {shown[0]} makes it here"
             finding.primary = span("distributed", self.tracer.node(shown), shown[1], label)
+        elif finding.primary is None or not finding.primary.file:
+            finding.primary = self._first_use(j, place) or finding.primary
         of = sequential_node(self.inf, j.expected) if finding.secondary is None else None
         if of is not None:
             finding.secondary = span("sequential", of, None)
-        self._merge(merged, key, max(site.order, 0), finding, j)
+        order = site.order if site.node is not None else AFTER_ALL
+        self._merge(merged, key, order, finding, j)
+
+    def _first_use(self, j: Judged, place: Place) -> Span | None:
+        """Where the input is used first that an output is, or whose gradient it is."""
+        names = (place[1].name, j.obligation.dist_output.partition(".")[2])
+        found = (self.tracer.first_use(j.graph, name) for name in names)
+        node = next((n for n in found if n is not None), None)
+        return span("distributed", node, None, "first used here") if node is not None else None
 
     def _made_elsewhere(self, j: Judged, site: Site) -> Place | None:
         """The same output on another rank that has a source line for it, where this one returns a
         zero without one: a parameter that its program does not use."""
-        if (site.node is not None and site.node.origin.file) or not is_zero(j.found):
+        made = site.node is not None and site.node.origin.file and not _unreached(site)
+        if made or not is_zero(j.found):
             return None
         for other in self.inf.judged:
             if other.obligation is j.obligation and not is_zero(other.found):
@@ -222,6 +237,11 @@ class Findings:
     def _sequential_span(self, place: Place) -> Span | None:
         node = sequential_node(self.inf, self.tracer.meaning(place))
         return span("sequential", node, None) if node is not None else None
+
+
+def _unreached(site: Site) -> bool:
+    """Whether an output stands for a gradient that autograd did not make."""
+    return site.node is not None and site.node.origin.phase == UNREACHED
 
 
 def only_unreduced(inf: Inference) -> bool:

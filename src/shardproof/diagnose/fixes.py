@@ -73,6 +73,7 @@ class FixSearch:
                 graph = self.problem.distributed.graphs[site.rank]
                 finding.fix_checked = checked(graph, c.edits, c.how, self._whole)
                 finding.suggestion = suggestion(graph, c.edits)
+                finding.notes[:0] = [c.note] if c.note else []
                 self.cured = self._proves
             else:
                 finding.other_fixes.append(c.text)

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardproof.diagnose.classify import Cause
-from shardproof.diagnose.facts import Facts, is_partial
+from shardproof.diagnose.partials import Partials
 from shardproof.diagnose.trace import Place, Site, Tracer
-from shardproof.infer.blocks import Label
-from shardproof.infer.terms import innermost
+from shardproof.ir.graph import UNREACHED
 from shardproof.report.diagnostic import Finding
 
 # Codes of causes in which a sum is not complete, and in which a factor is wrong.
 PARTIAL = ("SP110", "SP118", "SP121")
 FACTORS = ("SP111", "SP112")
-MAX_VISITED = 400
 Located = tuple[Finding, Site, Cause]
 
 
 class Fold:
     """Which findings of one inference follow from which."""
 
-    def __init__(self, facts: Facts, tracer: Tracer) -> None:
-        self.facts, self.tracer = facts, tracer
+    def __init__(self, tracer: Tracer) -> None:
+        self.partials = Partials(tracer)
 
     def fold(self, findings: Sequence[Finding], located: Sequence[Located]) -> list[Finding]:
         """The findings that stand for themselves, with the others told under them."""
@@ -51,6 +49,8 @@ class Fold:
         if f.code == head.code and _line(f) and _line(f) == _line(head):
             return True
         (site, cause), (first, why) = of[id(f)], of[id(head)]
+        if site.node is None and first.node is not None:
+            return first.node.origin.phase == UNREACHED and _parameters_of(f, head)
         if cause.kind in PARTIAL and why.kind in PARTIAL:
             return bool(self.origins(site, cause) & self.origins(first, why))
         return self._derived(site, cause, first, why)
@@ -66,31 +66,7 @@ class Fold:
 
     def origins(self, site: Site, cause: Cause) -> set[Place]:
         """Where the sum that is not complete began to be a part of one."""
-        start = cause.wrong or (site.rank, site.value)
-        label = self._label(start)
-        out: set[Place] = set()
-        seen: set[Place] = set()
-        todo = [start]
-        while label is not None and todo and len(seen) < MAX_VISITED:
-            place = todo.pop()
-            if place in seen:
-                continue
-            seen.add(place)
-            above = [p for p in self.tracer.operands(place)
-                     if p[0] == place[0] and self._label(p) is not None]  # fmt: skip
-            todo += above
-            if not above:
-                out.add(place)
-        return out
-
-    def _label(self, place: Place) -> Label | None:
-        """The sum of which a value holds a part."""
-        v = self.tracer.meaning(place)
-        for c in v.cells if v is not None else ():
-            for t, _ in c.lin:
-                if is_partial(t):
-                    return innermost(t.restr[0][0])
-        return None
+        return self.partials.origins(cause.wrong or (site.rank, site.value))
 
 
 def absorb(head: Finding, f: Finding) -> None:
@@ -111,6 +87,14 @@ def _renamed(head: Finding, f: Finding) -> None:
     head.ranks = sorted({*head.ranks, *f.ranks})
     head.affected += [name for name in f.affected if name not in head.affected]
     head.notes += [n for n in f.notes if n not in head.notes]
+
+
+def _parameters_of(f: Finding, head: Finding) -> bool:
+    """Whether all that a finding affects belongs to parameters whose gradients another affects:
+    what has no gradient is not updated."""
+    having = {name.partition(".")[2] for name in head.affected if name.startswith("grad.")}
+    names = [name.partition(".")[2] for name in f.affected]
+    return all(any(n == p or n.startswith(f"{p}.") for p in having) for n in names)
 
 
 def _line(f: Finding) -> tuple[str, int] | None:

@@ -32,14 +32,15 @@ def declare_pages(declare: Declare) -> None:
         "SP123",
         "mean of means",
         what="""A sum is divided by a count (or another sum) over one part, where the sequential
-        program divides by that of all parts. Means of parts of unequal size were averaged.""",
+        program divides by that of all parts. Means of parts of unequal size were averaged. Labels
+        that a loss leaves out (-100 in `cross_entropy`) make counts unequal.""",
         why="""Tokens of short sequences weigh more than those of long ones. With equal counts the
         two agree, so tests with full batches do not show it.""",
         example="""
         loss = sum(l.sum() / mask.sum() for l, mask in micro_batches) / steps
         """,
         fix="""Divide by the number of elements of the whole batch: sum the count over micro-batches
-        and ranks before dividing.""",
+        and ranks before dividing. Where no label is left out, state it: Input(..., below=V).""",
     )
     declare(
         "SP124",
@@ -90,7 +91,9 @@ def declare_pages(declare: Declare) -> None:
         what="""The forward pass is proved, and a gradient behind it is wrong: the backward pass
         does not do what the derivative of the forward's collectives is. A collective was hidden
         from autograd, its backward returns another tensor than the reduced one, or shares of a
-        replicated value are not summed.""",
+        replicated value are not summed. Where no gradient arrives at all, that is shown at the call
+        of `backward()`: data parallelism with its synchronisation switched off keeps gradients to
+        itself.""",
         why="""The loss is right in every step, only the updates are not, so that comparing losses
         of the first step shows nothing.""",
         example="""

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from shardproof.diagnose.backward import Backward
+from shardproof.diagnose.backward import Backward, is_zero
 from shardproof.diagnose.classify import Cause
 from shardproof.diagnose.difference import Difference, Differences
 from shardproof.diagnose.facts import Facts, is_partial
+from shardproof.diagnose.ignored import ignored
 from shardproof.diagnose.summands import Summands, join
 from shardproof.diagnose.trace import Place, Site, Tracer
 from shardproof.infer.blocks import Lin, Term
@@ -23,6 +24,8 @@ from shardproof.infer.coef import Coef, format_coef
 from shardproof.infer.naming import UNIT
 from shardproof.infer.run import Inference, Judged
 
+# Codes of causes in which a count of one part was taken for another.
+COUNTS = ("SP116", "SP123")
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 
 
@@ -55,8 +58,15 @@ class Sharpener:
         for codes, rule in self._rules():
             if cause.code in codes and (told := rule(q)) is not None:
                 code, message = told
-                return replace(cause, code=code, message=message, base=cause.code)
+                notes = [*cause.notes, *self._ignored(code, d)]
+                return replace(cause, code=code, message=message, base=cause.code, notes=notes)
         return cause
+
+    def _ignored(self, code: str, d: Difference | None) -> list[str]:
+        """What to say of labels that a count leaves out."""
+        if code not in COUNTS or d is None:
+            return []
+        return ignored(self.inf, {a for t, _ in d.missing for a in self.differences.leaves(t)})
 
     def _rules(self) -> list[tuple[tuple[str, ...], Callable[[Question], tuple[str, str] | None]]]:
         """Which rule can say more about which code, the most telling first."""
@@ -266,7 +276,7 @@ class Sharpener:
 
     def _backward(self, q: Question) -> tuple[str, str] | None:
         told = self.backward.told(q.cause.code, q.site, q.judged)
-        if told is None or q.cause.code != "SP203":
+        if told is None or q.cause.code != "SP203" or is_zero(q.judged.found):
             return told
         missing = q.difference.missing if q.difference is not None else ()
         names = join([self._name(t) for t, _ in missing])

@@ -214,6 +214,18 @@ class Tracer:
             site.carriers.extend(self.carriers(p))
         return site
 
+    def first_use(self, rank: int, name: str) -> Node | None:
+        """The first operator with a source line that works on an input of a rank's graph, or on
+        what was made of that without a line (a shard is gathered by the framework)."""
+        graph = self.inf.problem.distributed.graphs[rank]
+        reached = {v for v in graph.inputs if v.name == name}
+        for node in graph.nodes:
+            if reached & set(node.inputs):
+                if node.origin.file:
+                    return node
+                reached.update(node.outputs)
+        return None
+
     def carriers(self, place: Place) -> list[Place]:
         """The way a meaning took to ``place``: back through operators that only pass it on, to
         the one that made it what it is."""

@@ -77,6 +77,8 @@ class Origin:
 
 
 NO_ORIGIN = Origin()
+# The phase of zeros that stand for gradients which autograd did not make.
+UNREACHED = "unreached"
 
 
 @dataclass(eq=False, slots=True)

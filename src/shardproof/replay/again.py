@@ -7,9 +7,14 @@ from dataclasses import dataclass
 
 from shardproof.collectives.match import rank_of
 from shardproof.ops.base import Array
-from shardproof.replay.compare import ReplayResult, distributed_values, replay_problem
+from shardproof.replay.compare import (
+    ReplayResult,
+    distributed_values,
+    replay_problem,
+    run_sequential,
+)
 from shardproof.replay.errors import NotReplayable
-from shardproof.replay.inputs import draw_inputs, rank_inputs
+from shardproof.replay.inputs import rank_inputs
 from shardproof.replay.instantiate import is_concrete
 from shardproof.replay.resize import Resized
 from shardproof.replay.run import Environment, run_graph, run_program
@@ -66,8 +71,7 @@ def output_values(
         NotReplayable, ReplayFault: a program cannot be run.
     """
     question = resized.problem
-    inputs = draw_inputs(question.sequential, resized.ranges, seed, fixed)
-    sequential = run_graph(question.sequential, inputs, keep=())
+    inputs, sequential = run_sequential(question.sequential, resized.ranges, seed, fixed)
     ranks = run_program(
         question.distributed,
         rank_inputs(question, inputs, seed, fixed),

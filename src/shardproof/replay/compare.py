@@ -89,7 +89,7 @@ def replay_problem(
     resized = problem if isinstance(problem, Resized) else keep_sizes(_concrete(problem))
     question, out = resized.problem, ReplayResult(seed)
     try:
-        inputs, sequential = _sequential(question.sequential, resized.ranges, seed, fixed_inputs)
+        inputs, sequential = run_sequential(question.sequential, resized.ranges, seed, fixed_inputs)
     except ReplayFault as fault:
         out.invalid = f"sequential program: {fault}"
         return out
@@ -108,7 +108,7 @@ def replay_problem(
     return out
 
 
-def _sequential(
+def run_sequential(
     graph: Graph, ranges: Mapping[str, int], seed: int, fixed: Mapping[str, float] | None
 ) -> tuple[dict[str, Array], Environment]:
     """Inputs and what the sequential program makes of them; with values that it looks for among

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from shardproof.errors import INSTALL_TORCH, InputError, shorten
 from shardproof.frontends.fx_types import dtype_of
-from shardproof.ir.graph import DTYPES, TensorType
+from shardproof.ir.graph import DTYPES, TensorType, is_float, is_integer
 from shardproof.ir.graph import Mesh as GraphMesh
 from shardproof.spec import shared
 from shardproof.spec.arguments import argument_error, mapping, size_tuple
+from shardproof.spec.bounds import is_bound
 from shardproof.spec.counts import proposed, recut
 from shardproof.spec.expression import Expr
 from shardproof.spec.load import Loaded
@@ -38,12 +39,14 @@ FORWARD_ONLY = 'forward only: no gradient is compared; step="backward" or "train
 @dataclass(frozen=True, slots=True)
 class Input:
     """An input of a live program: the shape and element type of the *sequential* one, and how it
-    lies on the ranks. ``grad`` asks for its gradient as an output."""
+    lies on the ranks. ``grad`` asks for its gradient as an output; ``below`` states of integers
+    that each is at least 0 and below it (so no label is ignored by being -100)."""
 
     shape: tuple[int, ...]
     dtype: str = "f32"
     placement: Any = field(default_factory=Replicate)
     grad: bool = False
+    below: int | None = None
 
     def __post_init__(self) -> None:
         shape = size_tuple(self.shape, "Input", "the shape")
@@ -56,6 +59,12 @@ class Input:
                 f"the element type is {self.dtype!r}", "Input", "a name such as 'f32' or 'int64'"
             )
         object.__setattr__(self, "dtype", dtype)
+        if self.below is not None and not (is_bound(self.below) and is_integer(dtype)):
+            raise argument_error(
+                f"below is {self.below!r} for elements of type {dtype}",
+                "Input",
+                'a whole number from 1, for integers: Input((4, 16), "i64", below=32)',
+            )
 
 
 @dataclass(eq=False, slots=True)
@@ -91,6 +100,7 @@ def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
         outputs=outputs,
         fixed=spec.fixed,
         free=spec.free,
+        below={k: v.below for k, v in live.inputs.items() if v.below is not None},
     )
     problem, fixed = from_graphs._resolved
     problem.assumptions += [Assumption("relation", text) for text in rules.proposals]
@@ -98,6 +108,7 @@ def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
         problem.assumptions.append(Assumption("capture", shared.SHARED))
     if spec.step == "forward" and live.sequential.parameters:
         problem.notes.append(FORWARD_ONLY)
+    problem.notes += _unchecked(live)
     problem.left_out = list(dict.fromkeys([*problem.left_out, *left_out]))
     return problem, fixed
 
@@ -235,6 +246,17 @@ def _outputs(
         known = live.sequential.outputs
         raise unknown_name(unused[0], known, "output", f"outputs[{unused[0]!r}]")
     return out, left_out
+
+
+def _unchecked(live: _Live) -> list[str]:
+    """A note on the gradients of inputs, where the step has gradients and not theirs."""
+    returned = live.sequential.outputs
+    if not any(name.startswith("grad.") for name in returned):
+        return []
+    inputs = [k for k, v in live.inputs.items() if is_float(v.dtype) and not v.grad]
+    names = shorten(", ".join(inputs), 60)
+    text = f"the gradient of {names} was not checked; grad=True of its Input asks for it"
+    return [text] if inputs else []
 
 
 def _recut(live: _Live, name: str, rule: Any) -> Any:

@@ -17,6 +17,7 @@ from shardproof.ir.graph import Graph, Program
 from shardproof.ir.graph import Mesh as GraphMesh
 from shardproof.ops.base import infer_types
 from shardproof.spec.arguments import argument_error, mapping, name_list, values_of_kind
+from shardproof.spec.bounds import bounded, facts, is_bound
 from shardproof.spec.inputs import Fixed, InputRelation, Rule
 from shardproof.spec.load import (
     Facts,
@@ -75,6 +76,7 @@ class Spec:
     facts: Facts = field(default_factory=Facts)
     fixed: Fixed = field(default_factory=dict)
     free: tuple[str, ...] = ()
+    below: Mapping[str, int] = field(default_factory=dict)
     # Of live programs only.
     parameters: Any = "auto"
     step: str | Callable[..., Any] = "forward"
@@ -100,6 +102,7 @@ class Spec:
         dropout: str = "off",
         fixed: Fixed | None = None,
         free: Iterable[str] = (),
+        below: Mapping[str, int] | None = None,
         name: str = "",
     ) -> Spec:
         """A check of graphs that were printed or written before.
@@ -117,6 +120,7 @@ class Spec:
             dropout: "off", or "mask" for random masks that both sides share.
             fixed: inputs that hold one constant, by name or pattern.
             free: distributed inputs that may hold anything.
+            below: of sequential inputs of integers, what every value is below (and at least 0).
             name: the name in the report.
 
         Raises:
@@ -146,6 +150,7 @@ class Spec:
             ),
             fixed=mapping(fixed, "fixed"),
             free=name_list(free, "free"),
+            below=values_of_kind(below, "below", is_bound, "a whole number from 1"),
         )
 
     def named(self, name: str) -> Spec:
@@ -284,22 +289,24 @@ class Spec:
         sequential = load(self.sequential, rank=0, mesh=_NO_MESH, facts=self.facts)
         program, loaded = self._program()
         require_well_formed(check_graph(sequential.graph, infer_types), "sequential")
+        specified = bounded(sequential.graph, self.below)
         require_well_formed(check_program(program, infer_types), "distributed")
-        relation = InputRelation(sequential.graph, program, self.inputs, self.fixed, self.free)
+        relation = InputRelation(specified, program, self.inputs, self.fixed, self.free)
         relation.pair_random(sequential.random, [part.random for part in loaded])
         relation.pair_constants(sequential.constants)
         graphs = relation.resolve()
-        obligations = Obligations(sequential.graph, program, self.outputs)
+        obligations = Obligations(specified, program, self.outputs)
         found = obligations.resolve()
         assumptions = [
             *relation.assumptions,
             *obligations.assumptions,
+            *facts(self.below),
             *(a for part in (sequential, *loaded) for a in part.assumptions),
             *_cast_differences(sequential, loaded),
         ]
         problem = Problem(
-            self.name or sequential.graph.name,
-            sequential.graph,
+            self.name or specified.name,
+            specified,
             program,
             graphs,
             found,

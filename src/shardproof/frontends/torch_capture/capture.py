@@ -301,7 +301,8 @@ class _Run:
         for name, p in self.parameters.items():
             grad = p.grad
             if grad is None and name in self.trained:
-                grad = torch.zeros_like(p)  # a parameter that the loss does not reach
+                with self.rec.provenance.unreached():
+                    grad = torch.zeros_like(p)  # a parameter that the loss does not reach
             if grad is not None:
                 self._output(f"grad.{name}", grad, name)
         for name, t in self.examples.items():

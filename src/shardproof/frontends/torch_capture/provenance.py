@@ -11,6 +11,8 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as nn_module
 
-from shardproof.ir.graph import NO_ORIGIN, Origin
+from shardproof.ir.graph import NO_ORIGIN, UNREACHED, Origin
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -34,6 +36,9 @@ class Provenance:
 
     def __init__(self) -> None:
         self.phase = "init"
+        # The user's line that ran autograd last; and whether it is the origin of what runs now.
+        self._ran_backward = NO_ORIGIN
+        self._unreached = False
         self.names: dict[int, str] = {}
         self._modules: list[str] = []
         self._forward: dict[int, Origin] = {}
@@ -60,8 +65,20 @@ class Provenance:
         """Paths of modules, such as ``layers.0.mlp``."""
         self.names.update({id(m): n or type(m).__name__ for n, m in root.named_modules()})
 
+    @contextmanager
+    def unreached(self) -> Iterator[None]:
+        """What runs inside stands for gradients that autograd did not make: it has the line that
+        ran autograd last."""
+        self._unreached = True
+        try:
+            yield
+        finally:
+            self._unreached = False
+
     def origin(self) -> Origin:
         """The origin of the operator being dispatched; remembered for its gradient."""
+        if self._unreached:
+            return replace(self._ran_backward, phase=UNREACHED)
         node = torch._C._current_autograd_node()
         frames, engine = self._user_frames()
         backward = engine is not None
@@ -72,11 +89,14 @@ class Provenance:
             self._forward.setdefault(seq, own)
             return own
         phase = "backward"
+        outside = self._of_frames(self._outside(engine))
+        if engine is not None:
+            self._ran_backward = outside
         seq = node._sequence_nr() if node is not None else -1
         forward = self._forward.get(seq, NO_ORIGIN)
         if own is NO_ORIGIN and forward is NO_ORIGIN:
             # A gradient is added to those of earlier calls: the line is the one that calls.
-            own = self._of_frames(self._outside(engine))
+            own = outside
         if own is NO_ORIGIN:
             return replace(forward, phase=phase)
         called = (*own.callers, *_as_callers(forward))[:MAX_CALLERS]
