@@ -223,8 +223,9 @@ class _Writer:
 
     def maybe(self, env: Any, v: Value, moved: dict[Value, Node]) -> int | None:
         """The meaning of a value; none if it is a rearrangement that makes no new name."""
-        if v in moved and _names(env[v]) <= {a for x in moved[v].inputs for a in _names(env[x])}:
-            return None
+        if v in moved and not _in_fewer(moved[v], env):
+            if _names(env[v]) <= {a for x in moved[v].inputs for a in _names(env[x])}:
+                return None
         return self.value(env[v])
 
     def record(self, node: Node) -> tuple[list[Any] | None, list[Renaming]]:
@@ -295,6 +296,13 @@ def rearrangements(graph: Graph) -> dict[Value, Node]:
             if isinstance(rule, VIEWS) and not isinstance(rule, Concat):
                 out[n.outputs[0]] = n
     return out
+
+
+def _in_fewer(node: Node, env: Any) -> bool:
+    """Whether all of a tensor is in fewer pieces after a rearrangement: then what reads it is
+    compared with fewer."""
+    (x,), v = node.inputs, node.outputs[0]
+    return v.type.numel == x.type.numel and len(env[v].cells) < len(env[x].cells)
 
 
 def _names(v: Val) -> set[int]:
