@@ -57,8 +57,10 @@ def whole(x: Rational) -> Rational:
 
 
 def coef_times(a: Coef, b: Coef) -> Coef:
-    if type(a) is int and type(b) is int:
-        return a * b
+    if type(a) is int and (a == 1 or type(b) is int):
+        return b if a == 1 else a * b
+    if type(b) is int and b == 1:
+        return a
     if not isinstance(a, Quotient) and not isinstance(b, Quotient):
         return whole(a * b)
     (n, d), (m, e) = over(a), over(b)
@@ -72,6 +74,10 @@ def coef_plus(a: Coef, b: Coef) -> Coef:
         return whole(a + b)
     (n, d), (m, e) = over(a), over(b)
     return quotient(n + m, d) if d == e else quotient(n * e + m * d, d * e)
+
+
+def negative(a: Coef) -> Coef:
+    return Quotient(-a.num, a.den) if isinstance(a, Quotient) else -a
 
 
 def is_zero(a: Coef) -> bool:

@@ -8,7 +8,7 @@ any claim about what lies between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from itertools import product as choices
@@ -56,6 +56,11 @@ class Moved:
     operands: tuple[Tensor, ...]
     base: Moved | None = None
     pieces: tuple[Piece, ...] = ()
+    atoms: frozenset[int] = field(init=False)
+    """Those of the operands: what is read is among them."""
+
+    def __post_init__(self) -> None:
+        self.atoms = frozenset().union(*[x.atoms for x in self.operands])
 
     @property
     def shape(self) -> tuple[Size, ...]:
@@ -78,7 +83,7 @@ def read_through(m: Moved) -> list[tuple[Product, Coef]]:
 
 def meaning_source(algebra: Algebra, m: Meaning) -> Source:
     """The tensor that a checked claim describes."""
-    boxes = Boxes([(c.lo, c.hi) for c in m.cells])
+    boxes = Boxes(m.boxes)
     plain = all(len(f) <= 1 for f in m.dims)
     kept = [k for k, f in enumerate(m.dims) if f]
 
