@@ -30,7 +30,7 @@ from shardproof.infer.run import Inference
 from shardproof.ir.graph import Graph, Node, Value
 from shardproof.ir.printer import format_attr, print_graph
 from shardproof.ir.sizes import Size
-from shardproof.ops.base import Concat, lookup
+from shardproof.ops.base import lookup
 from shardproof.spec.problem import Problem
 
 
@@ -287,22 +287,22 @@ class _Writer:
 
 
 def rearrangements(graph: Graph) -> dict[Value, Node]:
-    """The results that are rearrangements of one tensor, with their nodes. What is joined of
-    several may have a meaning in one piece, which is worth a claim."""
+    """The results that are rearrangements of tensors, with their nodes."""
     out: dict[Value, Node] = {}
     for n in graph.nodes:
         if len(n.outputs) == 1 and n.inputs and "group" not in n.attrs:
             rule = lookup(n.op).algebra(tuple(v.type for v in n.inputs), n.attrs)[0]
-            if isinstance(rule, VIEWS) and not isinstance(rule, Concat):
+            if isinstance(rule, VIEWS):
                 out[n.outputs[0]] = n
     return out
 
 
 def _in_fewer(node: Node, env: Any) -> bool:
-    """Whether all of a tensor is in fewer pieces after a rearrangement: then what reads it is
-    compared with fewer."""
-    (x,), v = node.inputs, node.outputs[0]
-    return v.type.numel == x.type.numel and len(env[v].cells) < len(env[x].cells)
+    """Whether all of some tensors is in fewer pieces after a rearrangement: what reads it then has
+    less to look at, which is worth a claim."""
+    v = node.outputs[0]
+    whole = v.type.numel == sum([x.type.numel for x in node.inputs], start=0)
+    return whole and len(env[v].cells) < sum(len(env[x].cells) for x in node.inputs)
 
 
 def _names(v: Val) -> set[int]:
