@@ -432,7 +432,7 @@ COLLECTIVES: list[tuple[str, Callable[[], Any]]] = [
 
 
 HERE_ONLY = HERE.terms and next(iter(HERE.terms))[0]
-OVER = Ranks(Algebra(ATOMS), Mesh((("r", N),)))
+OVER = Ranks(Algebra(ATOMS), Mesh((("r", N),)), set())
 
 
 def gathered(**attrs: Any) -> Source:
