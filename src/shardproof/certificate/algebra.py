@@ -129,7 +129,8 @@ class Algebra:
             if not ws:
                 index.append(const(o))
             elif len(ws) == 1 and ws[0][1] == 1:
-                index.append(shifted(at[ws[0][0]], o))
+                a = at[ws[0][0]]
+                index.append(a if o == 0 else shifted(a, o))
             else:
                 index.append(total([(at[j], s) for j, s in ws], o))
         return Read(t.atom, tuple(index), t.restr)
@@ -288,8 +289,8 @@ class Algebra:
             else:
                 todo += [(q, coef_times(c, x)) for q, x in new if not is_zero(x)]
                 same = False
-            if len(out) + len(todo) > MAX_TERMS:
-                raise NotChecked("a comparison with too many terms")
+                if len(out) + len(todo) > MAX_TERMS:
+                    raise NotChecked("a comparison with too many terms")
         return terms if same else out
 
     def _settled(self, p: Product) -> bool:

@@ -83,7 +83,7 @@ class Claimed:
 
     def no_number(self, m: Tensor) -> bool:
         """Whether a tensor may hold undefined contents."""
-        if self.undefined.isdisjoint(m.atoms):
+        if not self.undefined or self.undefined.isdisjoint(m.atoms):
             return False
         return not isinstance(m, Moved) or any(
             b.atom in self.undefined for p, _ in read_through(m) for b, _ in p.factors

@@ -86,12 +86,14 @@ def is_zero(a: Coef) -> bool:
 
 def same_attrs(a: object, b: object) -> bool:
     """Equal attributes of equal kinds: 1 is not true, nor is it 1.0."""
+    if a != b:
+        return False
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same_attrs(x, b[k]) for k, x in a.items())
+        return all([same_attrs(x, b[k]) for k, x in a.items()])
     if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(map(same_attrs, a, b))
+        return all(map(same_attrs, a, b))
     exact = (int, Fraction)
-    return a == b and (type(a) is type(b) or (type(a) in exact and type(b) in exact))
+    return type(a) is type(b) or (type(a) in exact and type(b) in exact)
 
 
 # ------------------------------------------------------------------ affine functions
@@ -110,10 +112,10 @@ def variable(v: int) -> Aff:
 
 def affine(c: Size, slopes: Mapping[int, Size]) -> Aff:
     """In canonical form."""
-    terms = [x for x in slopes.items() if x[1] != 0]
-    if len(terms) > 1:
-        terms.sort()  # the variables differ, so that slopes are never compared
-    return c, tuple(terms)
+    if len(slopes) < 2:
+        return c, tuple([x for x in slopes.items() if x[1] != 0])
+    # The variables differ, so that slopes are never compared.
+    return c, tuple(sorted([x for x in slopes.items() if x[1] != 0]))
 
 
 def shifted(a: Aff, by: Size) -> Aff:
