@@ -139,7 +139,11 @@ class Algebra:
         """A linear combination where its axes are ``at``."""
         return [(Product((), ((self.read(t, at), 1),)), c) for t, c in lin]
 
-    def operand(self, r: Read, place: int, at: Sequence[Aff]) -> Lin:
+    def operand_sum(self, r: Read, place: int, at: Sequence[Aff]) -> Sum:
+        """One operand of an atom's definition, where the variables of that are ``at``."""
+        return self.sum_of(self.operand(r, place), at)
+
+    def operand(self, r: Read, place: int) -> Lin:
         """One operand of an atom's definition, with the intervals that ``r`` has for it."""
         lin = self.atoms[r.atom].operands[place]
         if not r.restr:
@@ -182,7 +186,7 @@ class Algebra:
         ranges, at = self.bound_variables(b)
         factors: list[tuple[Base, Rational]] = []
         for place in range(len(d.operands)):
-            ((t, power),) = self.operand(b, place, at)
+            ((t, power),) = self.operand(b, place)
             if isinstance(power, Quotient) or power.denominator != 1:
                 raise NotChecked("a product with a power that is no whole number")
             if power != 1 and any(n[0] == "in" and n[2] == place for n, _, _ in b.restr):

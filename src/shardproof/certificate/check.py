@@ -81,7 +81,6 @@ class Checker(Operators):
         claims.distributed = [Table(t) for t in claims.distributed]
         self.copies = Copies(self)
         self.images: set[int] = set()
-        self.typed: set[int] = set()  # graphs of the problem, which outlive the check
         self.layers: dict[tuple[int, int], Layer] = {(x.graph, x.at): x for x in claims.layers}
 
     def facts(self) -> Any:
@@ -161,15 +160,11 @@ class Checker(Operators):
         return {n for at, period in spans for n in g.nodes[at : at + period]}
 
     def well_typed(self, g: Graph, typed: Collection[Node] = ()) -> None:
-        if id(g) in self.typed:
-            return
         # A group along axes of one rank each has no axes when it is folded.
         found = check_graph(g, alg.infer_types, None, typed)
         flaws = [f for f in found if "the group ()" not in f.message]
         if flaws:
             raise NotChecked(f"graph {g.name}: {flaws[0]}")
-        if not typed:
-            self.typed.add(id(g))
 
     def sequential(self) -> None:
         graph, table = self.problem.sequential, self.claims.sequential

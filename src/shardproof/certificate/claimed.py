@@ -33,7 +33,7 @@ class Claimed:
         self.ready: set[int] = {0, 1}
         self.undefined: set[int] = set()
         self.differs: set[int] = set()
-        self.formed: set[int] = set()
+        self.formed: dict[int, Meaning] = {}  # which keeps them, so that no identity is used twice
         self.partitions: set[Any] = set()
         self.boxes: dict[Any, Region] = {}
         self.sources: dict[int, Source] = {}
@@ -64,7 +64,7 @@ class Claimed:
             self.known(atom)
         if m.base is not None:
             self.form(m.base)
-        self.formed.add(id(m))  # what is known stays known
+        self.formed[id(m)] = m  # what is known stays known
 
     def known(self, atom: int) -> None:
         """Every unknown in a claim has been tied to what it stands for."""
@@ -99,8 +99,7 @@ class Claimed:
             if len(c.lin) != 1 or c.lin[0][1] != 1:
                 return False
             t = c.lin[0][0]
-            n = len(m.dims) and len(m.extents)
-            plain = t.ax == tuple((j, 1) for j in range(n)) and t.off == (0,) * n and not t.restr
+            plain = t.plain and len(t.ax) == len(m.extents) and not t.restr
             if not plain or self.claims.atoms[t.atom].fn or any(len(d) > 1 for d in m.dims):
                 return False
             if key[0] == "input" and self.claims.atoms[t.atom].name != key[-1]:

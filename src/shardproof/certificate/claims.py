@@ -216,10 +216,15 @@ def _partition(boxes: Sequence[Any], ext: tuple[Size, ...]) -> None:
             raise NotChecked("one box that is not the whole tensor")
         return
     ends = [0, *(hi[0] for _, hi in boxes)]
-    if len(ext) == 1 and ends[-1] == ext[0] and [lo[0] for lo, _ in boxes] == ends[:-1]:
-        if not all(at_least(b, a) for a, b in pairwise(ends)):
-            raise NotChecked("a box that ends before it starts")
-        return
+    in_order = len(ext) == 1 and ends[-1] == ext[0] and [lo[0] for lo, _ in boxes] == ends[:-1]
+    if not in_order:
+        _apart(boxes, ext)
+    elif not all(at_least(b, a) for a, b in pairwise(ends)):
+        raise NotChecked("a box that ends before it starts")
+
+
+def _apart(boxes: Sequence[Any], ext: tuple[Size, ...]) -> None:
+    """Boxes inside the whole, of which no two overlap, and that have its volume, are all of it."""
     volume: Size = 0
     for k, (low, high) in enumerate(boxes):
         rows = list(zip(low, high, ext, strict=True))

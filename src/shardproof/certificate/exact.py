@@ -57,8 +57,10 @@ def whole(x: Rational) -> Rational:
 
 
 def coef_times(a: Coef, b: Coef) -> Coef:
-    if type(a) is int and (a == 1 or type(b) is int):
-        return b if a == 1 else a * b
+    if type(a) is int and type(b) is int:
+        return a * b
+    if type(a) is int and a == 1:
+        return b
     if type(b) is int and b == 1:
         return a
     if not isinstance(a, Quotient) and not isinstance(b, Quotient):
@@ -89,7 +91,7 @@ def same_attrs(a: object, b: object) -> bool:
     if a != b:
         return False
     if isinstance(a, dict) and isinstance(b, dict):
-        return all([same_attrs(x, b[k]) for k, x in a.items()])
+        return all(same_attrs(x, b[k]) for k, x in a.items())
     if isinstance(a, tuple) and isinstance(b, tuple):
         return all(map(same_attrs, a, b))
     exact = (int, Fraction)

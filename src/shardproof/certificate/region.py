@@ -215,15 +215,14 @@ class Boxes:
         self.cells, self.axis = cells, 0
         self.starts: list[int] = []
         for d in range(len(cells[0][0]) if len(cells) > 1 else 0):
-            starts = {lo[d] for lo, _ in cells if isinstance(lo[d], int)}
-            if len(starts) > len(self.starts) and all(
-                isinstance(lo[d], int) and isinstance(hi[d], int) for lo, hi in cells
-            ):
-                self.axis, self.starts = d, sorted(starts)
+            ends = [x for lo, hi in cells for x in (lo[d], hi[d]) if isinstance(x, int)]
+            starts = sorted({*ends[::2]})
+            if len(ends) == 2 * len(cells) and len(starts) > len(self.starts):
+                self.axis, self.starts = d, starts
         self.rows: list[list[int]] = [[] for _ in self.starts]
         for k, (lo, hi) in enumerate(cells if self.starts else ()):
-            ends = bisect_left(self.starts, lo[self.axis]), bisect_left(self.starts, hi[self.axis])
-            for n in range(*ends):
+            reach = [bisect_left(self.starts, x[self.axis]) for x in (lo, hi)]
+            for n in range(*reach):
                 self.rows[n].append(k)
 
     def find(self, region: Region, at: Sequence[Aff]) -> int:

@@ -222,11 +222,13 @@ class _Writer:
         return row
 
     def maybe(self, env: Any, v: Value, moved: dict[Value, Node]) -> int | None:
-        """The meaning of a value; none if it is a rearrangement that makes no new name."""
-        if v in moved and not _in_fewer(moved[v], env):
-            if _names(env[v]) <= {a for x in moved[v].inputs for a in _names(env[x])}:
-                return None
-        return self.value(env[v])
+        """The meaning of a value; none if it is a rearrangement that makes no new name, and not
+        fewer pieces."""
+        node = moved.get(v)
+        if node is None or _in_fewer(node, env):
+            return self.value(env[v])
+        known = {a for x in node.inputs for a in _names(env[x])}
+        return None if _names(env[v]) <= known else self.value(env[v])
 
     def record(self, node: Node) -> tuple[list[Any] | None, list[Renaming]]:
         """What a node was opened to, and the renamings that make another's record its own."""
