@@ -13,6 +13,7 @@ import pytest
 from tests.support.problems import Rank, even, sharded
 
 from shardproof.certificate.algebra import Algebra
+from shardproof.certificate.check import Checker
 from shardproof.certificate.claimed import Claimed
 from shardproof.certificate.claims import Atom, Cell, Claims, Meaning, Term
 from shardproof.certificate.exact import Aff, NotChecked, Quotient, coef_times, negative, variable
@@ -161,6 +162,23 @@ def test_what_is_in_known_boxes_is_looked_at() -> None:
     flat = Cell((0,), (2,), ((Term.of(2, (), (0,), ()), 1),))
     with pytest.raises(NotChecked, match="wrong number of axes"):
         run.form(Meaning(((4,),), (flat, *cells((2, 4)))))
+
+
+def test_types_are_those_of_the_same_attributes() -> None:
+    run = Checker.__new__(Checker)
+    run.ruled = {}
+    x = TensorType("f32", (2, 3))
+    for _ in range(2):
+        assert run.types("sum", (x,), {"dims": (0,), "keepdim": True}) == (
+            TensorType("f32", (1, 3)),
+        )
+        assert run.types("sum", (x,), {"dims": (0,), "keepdim": False})[0].shape == (3,)
+        assert run.types("sum", (x,), {"dims": (1,), "keepdim": False})[0].shape == (2,)
+        assert run.types("exp", (x,), {}) == (x,)
+        with pytest.raises(alg.ShapeError):
+            run.types("sum", (x,), {"dims": (0,), "keepdim": 1})  # equal to true, but no flag
+        with pytest.raises(alg.ShapeError):
+            run.types("sum", (TensorType("f32", (2,)),), {"dims": (1,), "keepdim": False})
 
 
 # ------------------------------------------------------------------ undefined contents
