@@ -38,7 +38,7 @@ from shardproof.certificate.outputs import _all_ranks, _boxes, _covers, _image
 from shardproof.certificate.products import AtLeast, Equal, Product, Read
 from shardproof.certificate.ranks import Ranks
 from shardproof.certificate.reading import check_file
-from shardproof.certificate.region import Region, Split, digits, find_cell
+from shardproof.certificate.region import Boxes, Region, Split, digits
 from shardproof.certificate.rules import Moved, Source, added, label_sizes, number, sliced
 from shardproof.certificate.schedule import Walk, waits
 from shardproof.ir.builder import Builder
@@ -320,7 +320,7 @@ REGIONS: list[tuple[str, Callable[[], Any]]] = [
     ("cut outside its range", lambda: BOX.parts(Split(8, 5))),
     ("cut outside its range", lambda: BOX.parts(Split(8, -1))),
     ("does not split into digits", lambda: digits(BOX, (0, ((9, 3),)), [4, 4])),
-    ("no piece of the operand covers", lambda: find_cell(BOX, [const(5)], [((0,), (4,))])),
+    ("no piece of the operand covers", lambda: Boxes([((0,), (4,))]).find(BOX, [const(5)])),
     ("cover the integers in order", lambda: pw.well_formed([Piece(None, 2, 1, 0), END])),
     ("cover the integers in order", lambda: pw.well_formed([END])),
     ("do not cover the integers", lambda: pw.well_formed([Piece(None, 3, 1, 0)])),

@@ -28,6 +28,7 @@ from shardproof.certificate.exact import (
     const,
     is_zero,
     minus,
+    negative,
     over,
     quotient,
     shifted,
@@ -46,7 +47,6 @@ from shardproof.certificate.products import (
     Sum,
     affs,
     moved,
-    term_of,
 )
 from shardproof.certificate.region import Range, Region, fresh
 from shardproof.certificate.roots import root_of
@@ -56,6 +56,7 @@ from shardproof.ops.base import EXP, FILL, LOG, POSITIONS
 COMPARE = "compare_ge"
 MAX_TERMS = 4000
 SPECIAL = frozenset((EXP, "ge", "eq", COMPARE))
+OPEN = frozenset(("lin", "sum", "prod"))
 MAX_POWER = 64
 MAX_WRITTEN_OUT = 512
 MAX_WORK = 3_000_000
@@ -125,8 +126,11 @@ class Algebra:
             return Read(t.atom, tuple(at), t.restr)
         index = []
         for o, ws in zip(t.off, t.walks, strict=True):
-            if len(ws) == 1 and ws[0][1] == 1:
-                index.append(shifted(at[ws[0][0]], o))
+            if not ws:
+                index.append(const(o))
+            elif len(ws) == 1 and ws[0][1] == 1:
+                a = at[ws[0][0]]
+                index.append(a if o == 0 else shifted(a, o))
             else:
                 index.append(total([(at[j], s) for j, s in ws], o))
         return Read(t.atom, tuple(index), t.restr)
@@ -135,7 +139,11 @@ class Algebra:
         """A linear combination where its axes are ``at``."""
         return [(Product((), ((self.read(t, at), 1),)), c) for t, c in lin]
 
-    def operand(self, r: Read, place: int, at: Sequence[Aff]) -> Lin:
+    def operand_sum(self, r: Read, place: int, at: Sequence[Aff]) -> Sum:
+        """One operand of an atom's definition, where the variables of that are ``at``."""
+        return self.sum_of(self.operand(r, place), at)
+
+    def operand(self, r: Read, place: int) -> Lin:
         """One operand of an atom's definition, with the intervals that ``r`` has for it."""
         lin = self.atoms[r.atom].operands[place]
         if not r.restr:
@@ -155,9 +163,11 @@ class Algebra:
         if type(b) is not Read:
             return isinstance(b, Exp) and self._sum_in_exp(b) is not None
         fn = self.atoms[b.atom].fn
+        if fn not in OPEN:
+            return False
         if fn == "lin":
             return e == 1 and not b.restr
-        return e == 1 if fn == "sum" else fn == "prod" and (e == 1 or not b.restr)
+        return e == 1 or (fn == "prod" and not b.restr)
 
     def opened(self, p: Product, k: int) -> Sum:
         """The product with its ``k``-th factor replaced by its definition."""
@@ -176,7 +186,7 @@ class Algebra:
         ranges, at = self.bound_variables(b)
         factors: list[tuple[Base, Rational]] = []
         for place in range(len(d.operands)):
-            ((t, power),) = self.operand(b, place, at)
+            ((t, power),) = self.operand(b, place)
             if isinstance(power, Quotient) or power.denominator != 1:
                 raise NotChecked("a product with a power that is no whole number")
             if power != 1 and any(n[0] == "in" and n[2] == place for n, _, _ in b.restr):
@@ -201,7 +211,7 @@ class Algebra:
 
     def equal(self, a: Sum, b: Sum, region: Region) -> bool:
         """Whether two sums are equal on the whole region."""
-        return a == b or self.zero([*a, *((p, coef_times(c, -1)) for p, c in b)], region)
+        return a == b or self.zero([*a, *[(p, negative(c)) for p, c in b]], region)
 
     def zero(self, terms: Sum, region: Region) -> bool:
         """Whether a sum is zero on the whole region (False: not shown)."""
@@ -212,17 +222,19 @@ class Algebra:
             self.work += len(terms)
             if self.work > MAX_WORK:
                 raise NotChecked("more comparisons than are allowed")
-            terms = self.simplified(terms, region)
-            latest = self._latest(terms)
-            if latest is None or len({_atoms(p) for p, _ in terms}) != len(terms):
+            new = self.simplified(terms, region)
+            if new is not terms:
+                terms = _collected(new)
+            names = self._next(terms)
+            if not names or len({_atoms(p) for p, _ in terms}) != len(terms):
                 terms = self._left(terms)
                 if not terms:
                     return True
-                latest = self._latest(terms)
+                names = self._next(terms)
             if len(terms) > MAX_TERMS:
                 raise NotChecked("a comparison with too many terms")
-            if latest is not None:
-                terms = [x for p, c in terms for x in self._open_all(p, c, latest[1])]
+            if names:
+                terms = self._open_all(terms, names)
                 continue
             written_out = _written_out(terms)
             if written_out is None:
@@ -230,10 +242,12 @@ class Algebra:
             terms = written_out
         return False
 
-    def _latest(self, terms: Sum) -> tuple[bool, int] | None:
-        """The factor to open next."""
-        orders = [self._order(b) for p, _ in terms for b, e in p.factors if self.opens(b, e)]
-        return max(orders, default=None)
+    def _next(self, terms: Sum) -> set[int]:
+        """The atoms to open next: products without sums, which makes no term longer; else the
+        latest."""
+        atoms = {b.atom for p, _ in terms for b, e in p.factors if self.opens(b, e)}
+        short = {k for k in atoms if self.atoms[k].fn == "prod" and not self.atoms[k].bound}
+        return short or {*sorted(atoms)[-1:]}
 
     def _left(self, terms: Sum) -> Sum:
         """What is left when equal products up to intervals have cancelled."""
@@ -243,20 +257,14 @@ class Algebra:
             groups.setdefault(key, []).append((p, boxes, c))
         return [(p, c) for g in groups.values() if not self.canonical.cancels(g) for p, _, c in g]
 
-    def _order(self, b: Base) -> tuple[bool, int]:
-        """Products without sums first, which makes no term longer; then the latest."""
-        atom = term_of(b).atom
-        d = self.atoms[atom]
-        return d.fn == "prod" and len(d.lo) == d.n_free, atom
-
-    def _open_all(self, p: Product, c: Coef, atom: int) -> Sum:
+    def _open_all(self, terms: Sum, names: set[int]) -> Sum:
         done: Sum = []
-        todo: Sum = [(p, c)]
+        todo = terms[::-1]
         while todo:
             p, c = todo.pop()
             for k, (b, e) in enumerate(p.factors):
-                if term_of(b).atom == atom and self.opens(b, e):
-                    todo.extend((q, coef_times(c, x)) for q, x in self.opened(p, k))
+                if b.atom in names and self.opens(b, e):
+                    todo += [(q, coef_times(c, x)) for q, x in self.opened(p, k)]
                     break
             else:
                 done.append((p, c))
@@ -266,15 +274,15 @@ class Algebra:
 
     def simplified(self, terms: Sum, region: Region) -> Sum:
         """Products without constants, positions that are sums, unused indices and guards that a
-        rule decides."""
+        rule decides; ``terms`` itself where all are so already."""
         out: Sum = []
-        todo = list(terms)
+        todo, same = list(terms), True
         while todo:
             p, c = todo.pop()
             if self._settled(p):
                 new = self._summed(p) if p.ranges else None
             else:
-                p = self.combined(p)
+                p, same = self.combined(p), False
                 new = self._position(p) or self._power_in_exp(p)
                 new = self._filled_in_exp(p) if new is None else new
                 new = new or self._summed(p)
@@ -283,21 +291,19 @@ class Algebra:
             if new is None:
                 out.append((p, c))
             else:
-                todo.extend((q, coef_times(c, x)) for q, x in new if not is_zero(x))
-            if len(out) + len(todo) > MAX_TERMS:
-                raise NotChecked("a comparison with too many terms")
-        return out
+                todo += [(q, coef_times(c, x)) for q, x in new if not is_zero(x)]
+                same = False
+                if len(out) + len(todo) > MAX_TERMS:
+                    raise NotChecked("a comparison with too many terms")
+        return terms if same else out
 
     def _settled(self, p: Product) -> bool:
         """Whether all factors are different terms that no rule but opening applies to."""
-        seen = set()
         for b, e in p.factors:
-            if type(b) is not Read or b.atom <= IOTA or e != 1:
+            if type(b) is not Read or b.atom <= IOTA or e != 1 or self.atoms[b.atom].fn in SPECIAL:
                 return False
-            if self.atoms[b.atom].fn in SPECIAL:
-                return False
-            seen.add(b.atom)
-        return len(seen) == len(p.factors) or len({b for b, _ in p.factors}) == len(p.factors)
+        n = len(p.factors)
+        return n == 1 or len(set(_atoms(p))) == n or len({b for b, _ in p.factors}) == n
 
     def combined(self, p: Product) -> Product:
         """Powers of one factor joined; guards in their own form."""
@@ -536,15 +542,18 @@ def _written_out(terms: Sum) -> Sum | None:
 
 def _atoms(p: Product) -> tuple[int, ...]:
     """The atoms of a product; products that cancel have the same."""
-    if len(p.factors) == 1:
-        return (term_of(p.factors[0][0]).atom,)
-    return tuple(sorted([term_of(b).atom for b, _ in p.factors]))
+    return tuple(sorted([b.atom for b, _ in p.factors]))
 
 
 def _collected(terms: Sum) -> Sum:
-    if len(terms) == 2 and terms[0][0] != terms[1][0]:
-        return [(p, c) for p, c in terms if not is_zero(c)]
+    """With equal products added up; factors stand in the order of their atoms."""
     acc: dict[Product, Coef] = {}
     for p, c in terms:
+        if len(p.factors) > 1:
+            p = Product(p.ranges, tuple(sorted(p.factors, key=_atom)))
         acc[p] = coef_plus(acc[p], c) if p in acc else c
     return [(p, c) for p, c in acc.items() if not is_zero(c)]
+
+
+def _atom(f: Factor) -> int:
+    return f[0].atom

@@ -20,7 +20,7 @@ from shardproof.certificate.exact import (
     is_zero,
     replace,
 )
-from shardproof.certificate.products import AtLeast, Base, Equal, Exp, Product, affs, term_of
+from shardproof.certificate.products import AtLeast, Base, Equal, Exp, Product, affs
 from shardproof.certificate.region import Range
 from shardproof.ir.sizes import Size, Undecided, at_least, div_mod
 
@@ -111,7 +111,7 @@ class Canonical:
 
 def _ordered_rows(rows: list[Row], ranges: Mapping[int, Range]) -> list[Row]:
     """Factors by kind, atom and power; alike ones by what they read."""
-    ranks: list[tuple[Any, ...]] = [(type(b).__name__, term_of(b).atom, e) for _, b, e in rows]
+    ranks: list[tuple[Any, ...]] = [(type(b).__name__, b.atom, e) for _, b, e in rows]
     if len(set(ranks)) < len(ranks):
         ranks = [(*rank, _free(r, ranges)) for rank, r in zip(ranks, rows, strict=True)]
     return [rows[k] for k in sorted(range(len(rows)), key=ranks.__getitem__)]

@@ -15,7 +15,7 @@ from shardproof.certificate.claimed import Tensors
 from shardproof.certificate.claims import Claims, Meaning, well_formed_atom
 from shardproof.certificate.communication import concrete
 from shardproof.certificate.copies import Copies, Copy, Layer, Table
-from shardproof.certificate.exact import NotChecked
+from shardproof.certificate.exact import NotChecked, same_attrs
 from shardproof.certificate.fold import check_fold
 from shardproof.certificate.judge import Judge
 from shardproof.certificate.operators import Operators
@@ -24,11 +24,13 @@ from shardproof.certificate.region import restart
 from shardproof.certificate.rules import VIEWS, Source, Tensor, unit
 from shardproof.certificate.schedule import Walk, waits
 from shardproof.ir.check import check_graph
-from shardproof.ir.graph import Graph, Mesh, Node, Value, is_integer
+from shardproof.ir.graph import Attrs, Graph, Mesh, Node, TensorType, Value, is_integer
 from shardproof.ir.sizes import Undecided
 from shardproof.ops import base as alg
 from shardproof.ops.numbers import exact
 from shardproof.spec.problem import Problem
+
+Types = tuple[TensorType, ...]
 
 
 @dataclass(slots=True)
@@ -81,6 +83,7 @@ class Checker(Operators):
         claims.distributed = [Table(t) for t in claims.distributed]
         self.copies = Copies(self)
         self.images: set[int] = set()
+        self.ruled: dict[Any, list[tuple[Attrs, Types]]] = {}
         self.layers: dict[tuple[int, int], Layer] = {(x.graph, x.at): x for x in claims.layers}
 
     def facts(self) -> Any:
@@ -161,10 +164,20 @@ class Checker(Operators):
 
     def well_typed(self, g: Graph, typed: Collection[Node] = ()) -> None:
         # A group along axes of one rank each has no axes when it is folded.
-        found = check_graph(g, alg.infer_types, None, typed)
+        found = check_graph(g, self.types, None, typed)
         flaws = [f for f in found if "the group ()" not in f.message]
         if flaws:
             raise NotChecked(f"graph {g.name}: {flaws[0]}")
+
+    def types(self, op: str, given: Types, attrs: Attrs) -> Types:
+        """The types of an operator's results, which depend on these three only. Attributes that
+        are equal but of other kinds (1 and true) are others."""
+        known = self.ruled.setdefault((op, given), [])
+        found = next((types for other, types in known if same_attrs(attrs, other)), None)
+        if found is None:
+            found = alg.infer_types(op, given, attrs)
+            known.append((attrs, found))
+        return found
 
     def sequential(self) -> None:
         graph, table = self.problem.sequential, self.claims.sequential

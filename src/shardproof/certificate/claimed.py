@@ -9,7 +9,7 @@ from typing import Any
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import Cell, Claims, Lin, Meaning, well_formed, well_formed_atom
 from shardproof.certificate.exact import Aff, NotChecked, variable
-from shardproof.certificate.products import Sum, term_of
+from shardproof.certificate.products import Sum
 from shardproof.certificate.region import Region, fresh, place
 from shardproof.certificate.rules import Moved, Source, Tensor, meaning_source, read_through
 from shardproof.ir.graph import Mesh, Value
@@ -33,7 +33,8 @@ class Claimed:
         self.ready: set[int] = {0, 1}
         self.undefined: set[int] = set()
         self.differs: set[int] = set()
-        self.formed: set[int] = set()
+        self.formed: dict[int, Meaning] = {}  # which keeps them, so that no identity is used twice
+        self.partitions: set[Any] = set()
         self.boxes: dict[Any, Region] = {}
         self.sources: dict[int, Source] = {}
         self.mesh: Mesh | None = None
@@ -53,17 +54,17 @@ class Claimed:
         """Check the form of a claim, and that it is about values that are known."""
         if id(m) in self.formed:
             return
-        well_formed(self.claims.atoms, m)
+        well_formed(self.claims.atoms, m, self.partitions)
+        self.partitions.add((m.extents, m.boxes))
         if (m.base is None) != (not m.pieces):
             raise NotChecked("an integer view without its base, or its function")
         if m.base is not None and (m.base.base is not None or m.base.shape != m.shape):
             raise NotChecked("an integer view of an integer view")
-        for c in m.cells:
-            for t, _ in c.lin:
-                self.known(t.atom)
+        for atom in m.atoms:
+            self.known(atom)
         if m.base is not None:
             self.form(m.base)
-        self.formed.add(id(m))  # what is known stays known
+        self.formed[id(m)] = m  # what is known stays known
 
     def known(self, atom: int) -> None:
         """Every unknown in a claim has been tied to what it stands for."""
@@ -82,15 +83,11 @@ class Claimed:
 
     def no_number(self, m: Tensor) -> bool:
         """Whether a tensor may hold undefined contents."""
-        if not self.undefined:
+        if not self.undefined or self.undefined.isdisjoint(m.atoms):
             return False
-        if isinstance(m, Moved):
-            if not any(map(self.no_number, m.operands)):
-                return False
-            return any(
-                term_of(b).atom in self.undefined for p, _ in read_through(m) for b, _ in p.factors
-            )
-        return any(t.atom in self.undefined for c in m.cells for t, _ in c.lin)
+        return not isinstance(m, Moved) or any(
+            b.atom in self.undefined for p, _ in read_through(m) for b, _ in p.factors
+        )
 
     def own(self, m: Tensor, key: Any, boolean: bool = False) -> bool:
         """Let the unknown that a claim consists of stand for the value ``key``."""
@@ -102,8 +99,7 @@ class Claimed:
             if len(c.lin) != 1 or c.lin[0][1] != 1:
                 return False
             t = c.lin[0][0]
-            n = len(m.dims) and len(m.extents)
-            plain = t.ax == tuple((j, 1) for j in range(n)) and t.off == (0,) * n and not t.restr
+            plain = t.plain and len(t.ax) == len(m.extents) and not t.restr
             if not plain or self.claims.atoms[t.atom].fn or any(len(d) > 1 for d in m.dims):
                 return False
             if key[0] == "input" and self.claims.atoms[t.atom].name != key[-1]:

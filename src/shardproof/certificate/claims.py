@@ -8,6 +8,7 @@ checker ties to one input or one unexplained result.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -102,8 +103,12 @@ class Meaning:
     pieces: tuple[Piece, ...] = ()
     shape: tuple[Size, ...] = field(init=False)
     extents: tuple[Size, ...] = field(init=False)
+    boxes: tuple[tuple[tuple[Size, ...], tuple[Size, ...]], ...] = field(init=False)
+    atoms: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.boxes = tuple([c[:2] for c in self.cells])
+        self.atoms = frozenset([t.atom for c in self.cells for t, _ in c.lin])
         self.shape = tuple([d[0] if len(d) == 1 else product(d) for d in self.dims])
         self.extents = tuple([f for d in self.dims for f in d])
 
@@ -192,38 +197,44 @@ def innermost(atoms: list[Atom], atom: int, label: Label) -> tuple[int, int]:
         atom, label = a.operands[label[2]][0][0].atom, label[3]
 
 
-def well_formed(atoms: list[Atom], m: Meaning) -> None:
-    """The boxes of a meaning are a partition of its index box."""
-    ext = m.extents
+def well_formed(atoms: list[Atom], m: Meaning, known: Collection[Any] = ()) -> None:
+    """The boxes of a meaning are a partition of its index box. ``known`` are extents with boxes of
+    which that was shown before, of another meaning: it says nothing of what is in the boxes."""
+    if (m.extents, m.boxes) not in known:
+        _partition(m.boxes, m.extents)
     for c in m.cells:
-        if not len(c.lo) == len(c.hi) == len(ext):
-            raise NotChecked("a box with the wrong number of axes")
-        _well_formed(atoms, len(atoms), c.lin, len(ext))
+        _well_formed(atoms, len(atoms), c.lin, len(m.extents))
+
+
+def _partition(boxes: Sequence[Any], ext: tuple[Size, ...]) -> None:
+    if not all(len(lo) == len(hi) == len(ext) for lo, hi in boxes):
+        raise NotChecked("a box with the wrong number of axes")
     if any(f == 0 for f in ext):
         return
-    if len(m.cells) == 1:
-        if any(a != 0 for a in m.cells[0].lo) or m.cells[0].hi != ext:
+    if len(boxes) == 1:
+        if any(a != 0 for a in boxes[0][0]) or boxes[0][1] != ext:
             raise NotChecked("one box that is not the whole tensor")
         return
-    _partition(m, ext)
+    ends = [0, *(hi[0] for _, hi in boxes)]
+    in_order = len(ext) == 1 and ends[-1] == ext[0] and [lo[0] for lo, _ in boxes] == ends[:-1]
+    if not in_order:
+        _apart(boxes, ext)
+    elif not all(at_least(b, a) for a, b in pairwise(ends)):
+        raise NotChecked("a box that ends before it starts")
 
 
-def _partition(m: Meaning, ext: tuple[Size, ...]) -> None:
-    ends = [0, *(c.hi[0] for c in m.cells)]
-    if len(ext) == 1 and ends[-1] == ext[0] and [c.lo[0] for c in m.cells] == ends[:-1]:
-        if not all(at_least(b, a) for a, b in pairwise(ends)):
-            raise NotChecked("a box that ends before it starts")
-        return
+def _apart(boxes: Sequence[Any], ext: tuple[Size, ...]) -> None:
+    """Boxes inside the whole, of which no two overlap, and that have its volume, are all of it."""
     volume: Size = 0
-    for k, c in enumerate(m.cells):
-        rows = list(zip(c.lo, c.hi, ext, strict=True))
+    for k, (low, high) in enumerate(boxes):
+        rows = list(zip(low, high, ext, strict=True))
         if not all(at_least(a, 0) and at_least(b, a) and at_least(n, b) for a, b, n in rows):
             raise NotChecked("a box that leaves the tensor")
         volume = volume + product(b - a for a, b, _ in rows)
-        for d in m.cells[:k]:
+        for other in boxes[:k]:
             if not any(
                 at_least(a, y) or at_least(x, b)
-                for a, b, x, y in zip(c.lo, c.hi, d.lo, d.hi, strict=True)
+                for a, b, x, y in zip(low, high, *other, strict=True)
             ):
                 raise NotChecked("boxes that overlap")
     if volume != product(ext):

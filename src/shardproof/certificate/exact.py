@@ -59,6 +59,10 @@ def whole(x: Rational) -> Rational:
 def coef_times(a: Coef, b: Coef) -> Coef:
     if type(a) is int and type(b) is int:
         return a * b
+    if type(a) is int and a == 1:
+        return b
+    if type(b) is int and b == 1:
+        return a
     if not isinstance(a, Quotient) and not isinstance(b, Quotient):
         return whole(a * b)
     (n, d), (m, e) = over(a), over(b)
@@ -74,18 +78,24 @@ def coef_plus(a: Coef, b: Coef) -> Coef:
     return quotient(n + m, d) if d == e else quotient(n * e + m * d, d * e)
 
 
+def negative(a: Coef) -> Coef:
+    return Quotient(-a.num, a.den) if isinstance(a, Quotient) else -a
+
+
 def is_zero(a: Coef) -> bool:
     return (a.num if isinstance(a, Quotient) else a) == 0
 
 
 def same_attrs(a: object, b: object) -> bool:
     """Equal attributes of equal kinds: 1 is not true, nor is it 1.0."""
+    if a != b:
+        return False
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same_attrs(x, b[k]) for k, x in a.items())
+        return all(same_attrs(x, b[k]) for k, x in a.items())
     if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(map(same_attrs, a, b))
+        return all(map(same_attrs, a, b))
     exact = (int, Fraction)
-    return a == b and (type(a) is type(b) or (type(a) in exact and type(b) in exact))
+    return type(a) is type(b) or (type(a) in exact and type(b) in exact)
 
 
 # ------------------------------------------------------------------ affine functions
@@ -104,10 +114,10 @@ def variable(v: int) -> Aff:
 
 def affine(c: Size, slopes: Mapping[int, Size]) -> Aff:
     """In canonical form."""
-    terms = [x for x in slopes.items() if x[1] != 0]
-    if len(terms) > 1:
-        terms.sort()  # the variables differ, so that slopes are never compared
-    return c, tuple(terms)
+    if len(slopes) < 2:
+        return c, tuple([x for x in slopes.items() if x[1] != 0])
+    # The variables differ, so that slopes are never compared.
+    return c, tuple(sorted([x for x in slopes.items() if x[1] != 0]))
 
 
 def shifted(a: Aff, by: Size) -> Aff:

@@ -121,10 +121,7 @@ class Functions:
             d = self.atoms[r.atom]
             if d.whole or d.bound or self.axes.setdefault(r.atom, SCALAR) != SCALAR:
                 return False
-            named = [
-                self.algebra.sum_of(self.algebra.operand(r, k, r.at), r.at)
-                for k in range(len(mine))
-            ]
+            named = [self.algebra.operand_sum(r, k, r.at) for k in range(len(mine))]
             orders = [named, named[::-1]] if a.commutative and len(named) == 2 else [named]
             return any(self._same(mine, o, region) for o in orders)
 
@@ -209,10 +206,7 @@ class Functions:
             values = self._variables(r, inner, axes)
             if values is None:
                 return False
-            named = [
-                self.algebra.sum_of(self.algebra.operand(r, k, values), values)
-                for k in range(len(mine))
-            ]
+            named = [self.algebra.operand_sum(r, k, values) for k in range(len(mine))]
             if not self._same(mine, named, inner):
                 return False
             look = tuple((n, at is not None) for _, n, _, at in axes)
@@ -292,8 +286,7 @@ class Functions:
         return [(Product((), ((name, e),)), self.algebra.raised(lead, e))]
 
     def _argument(self, r: Read, x: Sum, region: Region) -> bool:
-        named = self.algebra.sum_of(self.algebra.operand(r, 0, r.at), r.at)
-        return self.algebra.equal(x, named, region)
+        return self.algebra.equal(x, self.algebra.operand_sum(r, 0, r.at), region)
 
     def _find(self, claimed: Sum, fn: str, fits: Callable[[Read], bool]) -> Read:
         """The term with that function in the claimed value, or in a product that it names."""

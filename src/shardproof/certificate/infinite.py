@@ -13,7 +13,6 @@ from math import isfinite
 
 from shardproof.certificate.claims import Atom, Meaning
 from shardproof.certificate.exact import NotChecked
-from shardproof.certificate.products import term_of
 from shardproof.certificate.rules import Moved, Tensor, read_through
 from shardproof.ops import base as alg
 
@@ -71,7 +70,7 @@ class Infinite:
             if not any(map(self._of, m.operands)):
                 return {}
             return _joined(
-                _times(self._atom(term_of(b).atom), _sign(c) if len(p.factors) == 1 else 0)
+                _times(self._atom(b.atom), _sign(c) if len(p.factors) == 1 else 0)
                 for p, c in read_through(m)
                 for b, _ in p.factors
             )

@@ -43,6 +43,8 @@ class Operators(Claimed):
             return
         types = tuple([v.type for v in node.inputs])
         for k, rule in enumerate(op.algebra(types, node.attrs)):
+            if isinstance(rule, alg.Collective) and "group" not in node.attrs:
+                raise NotChecked(f"{node.op} without a group")
             v = node.outputs[k]
             if v not in table and isinstance(rule, VIEWS):
                 table[v] = self.rearranged(rule, operands, v.shape)
@@ -87,12 +89,11 @@ class Operators(Claimed):
             if table[v].base is not None or not self.own(table[v], _key(rule, node, operands, v)):
                 raise
             m = self.claim(table, v)
-            atoms = {t.atom for c in m.cells for t, _ in c.lin}
             if isinstance(rule, alg.Undefined):
-                self.undefined |= atoms
+                self.undefined |= m.atoms
             elif isinstance(rule, LOOKUPS) and not self.sequentially:
                 # It may leave its table, and then has no value, even if it is masked later.
-                self.undefined |= atoms - known
+                self.undefined |= m.atoms - known
         if isinstance(rule, alg.Constant) and isinstance(rule.value, float):
             self.infinite.constant(self.claim(table, v), rule.value)
         if self.no_number(table[v]):

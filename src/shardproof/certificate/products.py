@@ -24,6 +24,10 @@ class AtLeast(NamedTuple):
     base: Read
     least: Size
 
+    @property
+    def atom(self) -> int:
+        return self.base.atom
+
 
 class Equal(NamedTuple):
     """``[base == position]``, 0 or 1."""
@@ -31,11 +35,19 @@ class Equal(NamedTuple):
     base: Read
     position: Aff
 
+    @property
+    def atom(self) -> int:
+        return self.base.atom
+
 
 class Exp(NamedTuple):
     """The exponential of a term."""
 
     inner: Read
+
+    @property
+    def atom(self) -> int:
+        return self.inner.atom
 
 
 Base = Union[Read, AtLeast, Equal, Exp]  # noqa: UP007 - used at run time
@@ -59,11 +71,6 @@ def affs(b: Base) -> tuple[Aff, ...]:
     if isinstance(b, Exp):
         return b.inner.at
     return b.base.at if isinstance(b, AtLeast) else (*b.base.at, b.position)
-
-
-def term_of(b: Base) -> Read:
-    """The term in a factor."""
-    return b if isinstance(b, Read) else b.inner if isinstance(b, Exp) else b.base
 
 
 def moved(b: Base, values: Mapping[int, Aff]) -> Base:

@@ -7,13 +7,13 @@ on each part: so a check always sees one formula for each operand.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from typing import TypeVar
 
-from shardproof.certificate.exact import Aff, NotChecked, affine, const, replace, total, variable
+from shardproof.certificate.exact import Aff, NotChecked, const, replace, shifted, total, variable
 from shardproof.ir.sizes import Size, Undecided, at_least, div_mod, divides
 
 Range = tuple[Size, Size]
@@ -32,12 +32,12 @@ def restart() -> None:
 
 
 class Split(Exception):
-    """The variable ``var`` must be cut at a point (``radix`` None), or written in two digits:
-    ``var + shift = radix * outer + inner``."""
+    """The variable ``var`` must be cut at points in rising order (``radix`` None), or written in
+    two digits: ``var + shift = radix * outer + inner``."""
 
-    def __init__(self, var: int, at: Size, radix: Size | None = None) -> None:
+    def __init__(self, var: int, *points: Size, radix: Size | None = None) -> None:
         super().__init__(var)
-        self.var, self.at, self.radix = var, at, radix
+        self.var, self.points, self.radix = var, points, radix
 
 
 @dataclass(slots=True)
@@ -61,7 +61,9 @@ class Region:
         lo = hi = a[0]
         for v, s in a[1]:
             first, last = self.ranges[v]
-            if at_least(s, 0):
+            if s == 1:
+                lo, hi = lo + first, hi + (last - 1)
+            elif at_least(s, 0):
                 lo, hi = lo + s * first, hi + s * (last - 1)
             elif at_least(0, s):
                 lo, hi = lo + s * (last - 1), hi + s * first
@@ -88,7 +90,7 @@ class Region:
                 if s.var in outer:
                     raise
                 todo += part.parts(s)
-                cuts += 1
+                cuts += len(s.points)
                 if cuts > limit:
                     raise NotChecked(f"{what} in too many pieces") from None
                 continue
@@ -101,13 +103,15 @@ class Region:
         lo, hi = self.ranges[s.var]
         rest = {v: r for v, r in self.ranges.items() if v != s.var}
         if s.radix is None:
-            if not (at_least(s.at, lo) and at_least(hi, s.at)):
+            spans = list(pairwise((lo, *s.points, hi)))
+            if not all(at_least(b, a) for a, b in spans):
                 raise NotChecked("a cut outside its range")
-            return [Region.of({**rest, s.var: r}, self.index) for r in ((lo, s.at), (s.at, hi))]
+            return [Region.of({**rest, s.var: r}, self.index) for r in spans]
         out = []
-        for a, b, p, q in _digit_boxes(lo + s.at, hi + s.at, s.radix):
+        (shift,) = s.points
+        for a, b, p, q in _digit_boxes(lo + shift, hi + shift, s.radix):
             u, v = fresh(), fresh()
-            value = {s.var: total(((variable(u), s.radix), (variable(v), 1)), -s.at)}
+            value = {s.var: total(((variable(u), s.radix), (variable(v), 1)), -shift)}
             index = [replace(x, value) for x in self.index]
             out.append(Region.of({**rest, u: (a, b), v: (p, q)}, index))
         return out
@@ -148,37 +152,40 @@ def digits(region: Region, a: Aff, factors: Sequence[Size]) -> list[Aff]:
 
 def place(factors: Sequence[Size], axes: Sequence[Aff]) -> Aff:
     """The index that digits make up, outermost first."""
-    if len(axes) == 1:
-        return axes[0]
-    out = const(0)
-    for n, a in zip(factors, axes, strict=True):
+    if not axes:
+        return const(0)
+    out, *rest = axes
+    for n, a in zip(factors[1:], rest, strict=True):
         out = total(((out, n), (a, 1)))
     return out
 
 
 def _divided(region: Region, a: Aff, n: Size) -> tuple[Aff, Aff]:
     """Quotient and remainder of an index by a radix."""
-    outer: dict[int, Size] = {}
-    inner: dict[int, Size] = {}
+    q, r = div_mod(a[0], n)
+    if not a[1]:
+        return const(q), const(r)
+    outer: list[tuple[int, Size]] = []
+    inner: list[tuple[int, Size]] = []
     for v, s in a[1]:
         if divides(n, s):
-            outer[v] = s // n
+            outer.append((v, s // n))
         else:
-            inner[v] = s
-    q, r = div_mod(a[0], n)
-    first, last = region.bounds(affine(r, inner))
-    low = div_mod(first, n)[0]
-    q, r, last = q + low, r - low * n, last - low * n
+            inner.append((v, s))
+    low: Aff = (r, tuple(inner))
+    first, last = region.bounds(low)
+    more = div_mod(first, n)[0]
+    if more != 0:
+        q, low, last = q + more, shifted(low, -more * n), last - more * n
     if at_least(n - 1, last):
-        return affine(q, outer), affine(r, inner)
-    for v in sorted(inner, key=lambda v: (-_weight(inner[v]), v)):
-        s = inner[v]
+        return (q, tuple(outer)), low
+    for v, s in sorted(inner, key=lambda x: (-_weight(x[1]), x[0])):
         if divides(s, n) and s != n:
-            at = div_mod(r, s)[0] if len(inner) == 1 and divides(s, r) else 0
+            at = div_mod(low[0], s)[0] if len(inner) == 1 and divides(s, low[0]) else 0
             radix = div_mod(n, s)[0]
             if not _one_block(region.ranges.get(v), at, radix):
-                raise Split(v, at, radix)
-    cut = _border(region, affine(r, inner), n, n)
+                raise Split(v, at, radix=radix)
+    cut = _border(region, low, n, n)
     if cut is not None:
         raise Split(*cut)
     raise NotChecked("an index that does not split into digits")
@@ -199,44 +206,58 @@ def _weight(s: Size) -> int:
     return s if isinstance(s, int) else 1 << 40
 
 
-def rising(cells: Sequence[tuple[Sequence[Size], Sequence[Size]]]) -> list[int]:
-    """Where the intervals of a partition start, if they are in order; else nothing."""
-    starts = [lo[0] for lo, _ in cells if len(lo) == 1 and isinstance(lo[0], int)]
-    return starts if len(starts) == len(cells) and starts == sorted(starts) else []
+class Boxes:
+    """The boxes of a partition. ``starts`` are where they start along the ``axis`` on which that
+    differs most, and ``rows`` the boxes that reach beyond each start. What they lead to is looked
+    at as any other box, so they are but a hint."""
 
+    def __init__(self, cells: Sequence[tuple[Sequence[Size], Sequence[Size]]]) -> None:
+        self.cells, self.axis = cells, 0
+        self.starts: list[int] = []
+        for d in range(len(cells[0][0]) if len(cells) > 1 else 0):
+            ends = [x for lo, hi in cells for x in (lo[d], hi[d]) if isinstance(x, int)]
+            starts = sorted({*ends[::2]})
+            if len(ends) == 2 * len(cells) and len(starts) > len(self.starts):
+                self.axis, self.starts = d, starts
+        self.rows: list[list[int]] = [[] for _ in self.starts]
+        for k, (lo, hi) in enumerate(cells if self.starts else ()):
+            reach = [bisect_left(self.starts, x[self.axis]) for x in (lo, hi)]
+            for n in range(*reach):
+                self.rows[n].append(k)
 
-def find_cell(
-    region: Region,
-    at: Sequence[Aff],
-    cells: Sequence[tuple[Sequence[Size], Sequence[Size]]],
-    starts: Sequence[int] = (),
-) -> int:
-    """The box of a partition in which ``at`` lies on the whole region. Where ``starts`` are given
-    (:func:`rising`), only the intervals near it are looked at.
+    def find(self, region: Region, at: Sequence[Aff]) -> int:
+        """The box in which ``at`` lies on the whole region.
 
-    Raises:
-        Split: it lies in several.
-    """
-    cut: tuple[int, Size] | None = None
-    spans = [region.bounds(a) for a in at]
-    near = range(len(cells))
-    if starts and isinstance(spans[0][0], int) and isinstance(spans[0][1], int):
-        near = range(bisect_right(starts, spans[0][0]) - 1, bisect_right(starts, spans[0][1]))
-    for k in near:
-        lo, hi = cells[k]
-        inside = True
-        for (first, last), x, y in zip(spans, lo, hi, strict=True):
-            if at_least(x - 1, last) or at_least(first, y):
-                break
-            inside = inside and at_least(first, x) and at_least(y - 1, last)
-        else:
-            if inside:
-                return k
-            rows = zip(at, lo, hi, strict=True)
-            cut = cut or next((s for row in rows if (s := _border(region, *row)) is not None), None)
-    if cut is None:
-        raise NotChecked("a read that no piece of the operand covers")
-    raise Split(*cut)
+        Raises:
+            Split: it lies in several.
+        """
+        cuts: list[tuple[int, Size]] = []
+        spans = [region.bounds(a) for a in at]
+        for k in self._near(*spans[self.axis]) if self.starts else range(len(self.cells)):
+            lo, hi = self.cells[k]
+            inside = True
+            for (first, last), x, y in zip(spans, lo, hi, strict=True):
+                if at_least(x - 1, last) or at_least(first, y):
+                    break
+                inside = inside and at_least(first, x) and at_least(y - 1, last)
+            else:
+                if inside:
+                    return k
+                rows = zip(at, lo, hi, strict=True)
+                cuts += [cut for row in rows if (cut := _border(region, *row)) is not None]
+        if not cuts:
+            raise NotChecked("a read that no piece of the operand covers")
+        var, point = cuts[0]
+        points = {x for v, x in cuts if v == var and isinstance(x, int)}
+        raise Split(var, *(sorted(points) if isinstance(point, int) else (point,)))
+
+    def _near(self, first: Size, last: Size) -> Sequence[int]:
+        """The boxes that may hold an index between the two."""
+        if not isinstance(first, int) or not isinstance(last, int):
+            return range(len(self.cells))
+        begin = max(bisect_right(self.starts, first) - 1, 0)
+        rows = self.rows[begin : bisect_right(self.starts, last)]
+        return rows[0] if len(rows) == 1 else sorted({k for row in rows for k in row})
 
 
 def _border(region: Region, a: Aff, lo: Size, hi: Size) -> tuple[int, Size] | None:
@@ -246,7 +267,7 @@ def _border(region: Region, a: Aff, lo: Size, hi: Size) -> tuple[int, Size] | No
         return None
     v, s = max(a[1], key=lambda x: (_weight(x[1]), x[0]))
     first, last = region.ranges[v]
-    least = region.bounds(affine(a[0], {w: k for w, k in a[1] if w != v}))[0]
+    least = region.bounds((a[0], tuple([x for x in a[1] if x[0] != v])))[0]
     if not at_least(s, 1):
         return None
     for border in (lo, hi):

@@ -8,7 +8,7 @@ any claim about what lies between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from itertools import product as choices
@@ -29,7 +29,7 @@ from shardproof.certificate.exact import (
     whole,
 )
 from shardproof.certificate.products import Product, Read, Sum
-from shardproof.certificate.region import Region, digits, find_cell, fresh, place, rising
+from shardproof.certificate.region import Boxes, Region, digits, fresh, place
 from shardproof.certificate.runs import runs
 from shardproof.ir.sizes import Poly, Size, at_least
 from shardproof.ops import base as alg
@@ -56,6 +56,11 @@ class Moved:
     operands: tuple[Tensor, ...]
     base: Moved | None = None
     pieces: tuple[Piece, ...] = ()
+    atoms: frozenset[int] = field(init=False)
+    """Those of the operands: what is read is among them."""
+
+    def __post_init__(self) -> None:
+        self.atoms = frozenset().union(*[x.atoms for x in self.operands])
 
     @property
     def shape(self) -> tuple[Size, ...]:
@@ -78,8 +83,7 @@ def read_through(m: Moved) -> list[tuple[Product, Coef]]:
 
 def meaning_source(algebra: Algebra, m: Meaning) -> Source:
     """The tensor that a checked claim describes."""
-    boxes = [(c.lo, c.hi) for c in m.cells]
-    starts = rising(boxes)
+    boxes = Boxes(m.boxes)
     plain = all(len(f) <= 1 for f in m.dims)
     kept = [k for k, f in enumerate(m.dims) if f]
 
@@ -88,7 +92,7 @@ def meaning_source(algebra: Algebra, m: Meaning) -> Source:
             axes = [at[k] for k in kept]
         else:
             axes = [d for a, f in zip(at, m.dims, strict=True) for d in digits(region, a, f)]
-        k = find_cell(region, axes, boxes, starts) if len(boxes) != 1 else 0
+        k = boxes.find(region, axes) if len(m.cells) != 1 else 0
         return algebra.sum_of(m.cells[k].lin, axes)
 
     return Source(m.shape, read)
@@ -190,11 +194,10 @@ def joined(sources: Sequence[Source], dim: int) -> Source:
     starts: list[Size] = [0]
     for s in sources:
         starts.append(starts[-1] + s.shape[dim])
-    spans = [((a,), (b,)) for a, b in pairwise(starts)]
-    near = rising(spans)
+    boxes = Boxes([((a,), (b,)) for a, b in pairwise(starts)])
 
     def read(region: Region, at: Sequence[Aff]) -> Sum:
-        k = find_cell(region, [at[dim]], spans, near) if len(spans) > 1 else 0
+        k = boxes.find(region, [at[dim]]) if len(sources) > 1 else 0
         mine = shifted(at[dim], -starts[k])
         return sources[k].read(region, [*at[:dim], mine, *at[dim + 1 :]])
 

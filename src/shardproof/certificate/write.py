@@ -30,7 +30,7 @@ from shardproof.infer.run import Inference
 from shardproof.ir.graph import Graph, Node, Value
 from shardproof.ir.printer import format_attr, print_graph
 from shardproof.ir.sizes import Size
-from shardproof.ops.base import Concat, lookup
+from shardproof.ops.base import lookup
 from shardproof.spec.problem import Problem
 
 
@@ -222,10 +222,13 @@ class _Writer:
         return row
 
     def maybe(self, env: Any, v: Value, moved: dict[Value, Node]) -> int | None:
-        """The meaning of a value; none if it is a rearrangement that makes no new name."""
-        if v in moved and _names(env[v]) <= {a for x in moved[v].inputs for a in _names(env[x])}:
-            return None
-        return self.value(env[v])
+        """The meaning of a value; none if it is a rearrangement that makes no new name, and not
+        fewer pieces."""
+        node = moved.get(v)
+        if node is None or _in_fewer(node, env):
+            return self.value(env[v])
+        known = {a for x in node.inputs for a in _names(env[x])}
+        return None if _names(env[v]) <= known else self.value(env[v])
 
     def record(self, node: Node) -> tuple[list[Any] | None, list[Renaming]]:
         """What a node was opened to, and the renamings that make another's record its own."""
@@ -286,15 +289,22 @@ class _Writer:
 
 
 def rearrangements(graph: Graph) -> dict[Value, Node]:
-    """The results that are rearrangements of one tensor, with their nodes. What is joined of
-    several may have a meaning in one piece, which is worth a claim."""
+    """The results that are rearrangements of tensors, with their nodes."""
     out: dict[Value, Node] = {}
     for n in graph.nodes:
         if len(n.outputs) == 1 and n.inputs and "group" not in n.attrs:
             rule = lookup(n.op).algebra(tuple(v.type for v in n.inputs), n.attrs)[0]
-            if isinstance(rule, VIEWS) and not isinstance(rule, Concat):
+            if isinstance(rule, VIEWS):
                 out[n.outputs[0]] = n
     return out
+
+
+def _in_fewer(node: Node, env: Any) -> bool:
+    """Whether all of some tensors is in fewer pieces after a rearrangement: what reads it then has
+    less to look at, which is worth a claim."""
+    v = node.outputs[0]
+    whole = v.type.numel == sum([x.type.numel for x in node.inputs], start=0)
+    return whole and len(env[v].cells) < sum(len(env[x].cells) for x in node.inputs)
 
 
 def _names(v: Val) -> set[int]:
