@@ -86,7 +86,7 @@ class Functions:
         if p.ranges or isinstance(c, Quotient) or c <= 0:
             return None
         flat = self._factors(p)
-        if not all(isinstance(b, Exp) or (isinstance(b, Read) and self.algebra.positive(b.atom))
+        if not all(isinstance(b, Exp) or (isinstance(b, Read) and self.algebra.positive(b))
                    for b, _ in flat):  # fmt: skip
             return None
         out: Sum = []
