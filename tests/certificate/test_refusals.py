@@ -85,6 +85,10 @@ def tensor(*cells: Any, dims: Any = ((4,),)) -> Meaning:
 X = tensor((0, 4, term(2)))
 
 
+def several(fn: str, op: Any) -> Atom:
+    return Atom(fn, fn, (), (op,), (0,), (4,), 1, ())
+
+
 def checked_atom(a: Atom) -> None:
     well_formed_atom([*ATOMS, a], len(ATOMS))
 
@@ -102,6 +106,11 @@ FORM: list[tuple[str, Callable[[], Any]]] = [
     ("variables that do not fit", lambda: checked_atom(atom("f", term(2), hi=()))),
     ("another number of operands", lambda: checked_atom(atom("ge", term(2), term(2)))),
     ("no function of whole axes", lambda: checked_atom(atom("sum", term(2), whole=(0,)))),
+    *(("is no reduction", lambda fn=fn: checked_atom(atom(fn, term(2), n_free=0)))
+      for fn in ("prod", "lin", "power", "ge", "f")),
+    ("is no reduction", lambda: checked_atom(atom("f", term(2), n_free=0, axes=1, whole=()))),
+    *(("other than terms", lambda fn=fn, op=op: checked_atom(several(fn, op)))
+      for fn in ("sum", "prod") for op in ((), ((term(2), 1), (term(2), 1)))),
     ("ends before it starts", lambda: checked_atom(atom("sum", term(2), n_free=0, lo=(5,)))),
     ("not defined before", lambda: checked_atom(atom("f", term(4)))),
     ("not defined before", lambda: checked_atom(atom("f", term(-1)))),
@@ -143,6 +152,9 @@ def test_well_formed_claims_are_accepted() -> None:
     well_formed(ATOMS, part((SUM, 0, 2)))
     checked_atom(atom("f", term(2)))
     checked_atom(atom("f", term(2), whole=(0,)))
+    checked_atom(atom("f", term(2), n_free=0, whole=(0,)))
+    checked_atom(atom("max", term(2), n_free=0))
+    checked_atom(several("lin", ((term(2), 1), (term(2), 1))))
 
 
 # ------------------------------------------------------------------ copies

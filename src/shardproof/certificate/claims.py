@@ -21,6 +21,9 @@ UNIT, IOTA = 0, 1  # the constant 1, and the function v -> v
 INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
 """Functions with a meaning of their own; those of operators never have these names."""
 
+REDUCTIONS = frozenset(("sum", "max", "min"))
+"""Functions over the bound variables of an atom; any other has these as whole axes."""
+
 PLACES = {"lin": 1, "power": 1, "ge": 1, "eq": 2, "max": 1, "min": 1}
 
 Label = tuple[Any, ...]
@@ -153,6 +156,10 @@ def _defined(atoms: list[Atom], k: int, a: Atom) -> None:
         raise NotChecked(f"atom {k} has another number of operands")
     if a.whole and a.fn in INTERNAL:
         raise NotChecked(f"atom {k} is no function of whole axes")
+    if a.fn not in REDUCTIONS and not set(a.bound) <= set(a.whole):
+        raise NotChecked(f"atom {k} is no reduction")
+    if a.fn in ("sum", "prod") and any(len(op) != 1 for op in a.operands):
+        raise NotChecked(f"atom {k} is a product of other than terms")
     if not all(at_least(a.hi[q], a.lo[q]) for q in a.bound):
         raise NotChecked(f"atom {k} has a reduction that ends before it starts")
     for op in a.operands:
