@@ -240,7 +240,8 @@ def layer(**facts: Any) -> tuple[Copies, Copy]:
     run: Any = Run(
         claims=SimpleNamespace(atoms=algebra.full),
         algebra=algebra,
-        functions=SimpleNamespace(axes=facts.pop("axes", {})),
+        functions=SimpleNamespace(axes=facts.pop("axes", {}), domains=SimpleNamespace(
+            stated=facts.pop("stated", set()), divisors=facts.pop("divisors", set()))),
         infinite=SimpleNamespace(reads=lambda a: a in infinite),
         ranks=SimpleNamespace(symbols_of=lambda a, restr: frozenset(ranks.get(a, ()))),
         **{"undefined": set(), "owner": {0: 0, 1: 1}, "ready": {0, 1}, "differs": set(),
@@ -284,6 +285,8 @@ IMAGES: list[tuple[str, Callable[[], Any]]] = [
     ("of a known range", lambda: alike(known={2: (0, 4), 3: (0, 5)})),
     ("of a known range", lambda: alike(spans={2: [END]})),
     ("renames a condition", lambda: alike(boolean={2})),
+    ("what has a value", lambda: alike(stated={2})),
+    ("what has a value", lambda: alike(divisors={2})),
     ("renames infinities", lambda: alike(infinite=(2,))),
     ("renames infinities", lambda: alike(infinite=(3,))),
     ("renames undefined contents", lambda: alike(undefined={2})),
@@ -306,16 +309,20 @@ LATER = [*LAYER[:4], atom("f", term(2), term(5)), unknown(), unknown()]
 
 def test_an_image_is_what_its_atom_is() -> None:
     alike(known={2: (0, 4), 3: (0, 4)}, boolean={2, 3}, undefined={2, 3}, ranks={2: "r", 3: "r"})
+    alike(stated={2, 3}, divisors={2, 3})
     image = made(axes={4: "scalar"}, differs={4}, undefined={4})
     assert image.fn == "f"
     assert image.operands[0][0][0].atom == 3
 
 
 def test_facts_of_images() -> None:
-    copies, c = layer(axes={4: "scalar"}, differs={4}, undefined={4}, owner={4: "x"})
+    copies, c = layer(axes={4: "scalar"}, differs={4}, undefined={4}, owner={4: "x"}, stated={4})
+    c.template.divisors = frozenset({2, 4})
     copies._make(c, 4, 5)
     copies._facts(c)
     run: Any = copies.run
+    assert run.functions.domains.stated == {4, 5}
+    assert run.functions.domains.divisors == run.algebra.divisors == {3, 5}
     assert 5 in run.differs
     assert 5 in run.undefined
     assert run.functions.axes[5] == "scalar"
@@ -351,7 +358,7 @@ REGIONS: list[tuple[str, Callable[[], Any]]] = [
     ("axes of one label", lambda: label_sizes([("i", "i")], [Source((2, 3), lambda r, at: [])])),
     ("equal parts", lambda: exact_part(5, 2)),
     ("index with a fraction", lambda: _whole(Fraction(1, 2))),
-    ("two declarations", lambda: [FUNCTIONS._note_linear(2, frozenset((k,))) for k in (0, 1)]),
+    ("two declarations", lambda: [FUNCTIONS._note(Read(2, ()), frozenset((k,))) for k in (0, 1)]),
     ("symbolic stride", lambda: _linear([N], 0, [(1, 0)])),
     ("combination of several", lambda: Discrete.single([])),
 ]  # fmt: skip

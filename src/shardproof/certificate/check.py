@@ -137,7 +137,7 @@ class Checker(Operators):
         """Check the graphs of the ranks, or of their classes, in an order in which they run."""
         program = self.problem.distributed
         self.sequentially = False
-        self.discrete.stating = False
+        self.discrete.stating = self.functions.domains.stating = False
         for k in range(len(program.graphs)):
             self.inputs(k)
         if program.spmd:
