@@ -121,7 +121,7 @@ class Functions:
 
         def match(r: Read, mine: Sequence[Sum]) -> bool:
             d = self.atoms[r.atom]
-            if d.whole or d.bound or self.axes.setdefault(r.atom, SCALAR) != SCALAR:
+            if d.whole or self.axes.setdefault(r.atom, SCALAR) != SCALAR:
                 return False
             named = [
                 self.algebra.sum_of(self.algebra.operand(r, k, r.at), r.at)
@@ -231,8 +231,6 @@ class Functions:
         whether the claimed term reads the result at the place at hand."""
         d = self.atoms[r.atom]
         todo = sorted(d.whole)
-        if not set(d.bound) <= set(todo):
-            return None
         values = [*r.at, *(const(0) for _ in d.bound)]
         for _, n, index, at in axes:
             group: list[int] = []
