@@ -244,10 +244,9 @@ class Algebra:
         return [(p, c) for g in groups.values() if not self.canonical.cancels(g) for p, _, c in g]
 
     def _order(self, b: Base) -> tuple[bool, int]:
-        """Products without sums first, which makes no term longer; then the latest."""
+        """Products first, which makes no term longer; then the latest."""
         atom = term_of(b).atom
-        d = self.atoms[atom]
-        return d.fn == "prod" and len(d.lo) == d.n_free, atom
+        return self.atoms[atom].fn == "prod", atom
 
     def _open_all(self, p: Product, c: Coef, atom: int) -> Sum:
         done: Sum = []
@@ -371,8 +370,10 @@ class Algebra:
         """``exp(c x)`` where ``x`` is minus infinity under a mask: ``exp(c x)`` where it is not,
         and 0 under the mask, for ``c > 0``."""
         for k, (b, e) in enumerate(p.factors):
-            d = self.atoms[b.inner.atom] if isinstance(b, Exp) else None
-            if d is None or not isinstance(b, Exp) or not _is_filled(d) or b.inner.restr or e <= 0:
+            if not isinstance(b, Exp):
+                continue
+            d = self.atoms[b.inner.atom]
+            if not _is_filled(d) or b.inner.restr or e <= 0:
                 continue
             if b.inner.atom not in self.linear:
                 continue  # no node of the program fills so: the mask may be no condition
@@ -404,7 +405,7 @@ class Algebra:
         if e < 0:
             if n == 0:
                 raise NotChecked("a division by zero")
-            if not isinstance(n, int) and not at_least(n, 1) and not at_least(-1, n):
+            if not at_least(n, 1) and not at_least(-1, n):
                 self.assume(f"{n} is not zero (the program divides by it)")
             n, d = d, n
         if not -MAX_POWER <= e <= MAX_POWER:
