@@ -47,7 +47,7 @@ from benchmarks.checker_survivors import CLASSES, entries, explained, without_mu
 TESTS = (
     "test_refusals.py", "test_sums.py", "test_rules.py", "test_forged_steps.py", "test_fold.py",
     "test_roots.py", "test_over_ranks.py", "test_infinite.py", "test_numbers.py", "test_runs.py",
-    "test_copies.py", "test_domains.py", "test_forged_atoms.py", "test_statement.py",
+    "test_domains.py", "test_forged_atoms.py", "test_statement.py",
     "test_functions.py", "test_steps.py",
 )  # fmt: skip
 NAME = "shardproof.certificate."

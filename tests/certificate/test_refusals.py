@@ -123,6 +123,8 @@ FORM: list[tuple[str, Callable[[], Any]]] = [
     ("that is no reduction", lambda: well_formed(ATOMS, part((("max", 3, 0), 0, 1)))),
     ("that is no reduction", lambda: well_formed(ATOMS, part((("sum", 3, 1), 0, 1)))),
     ("place that does not exist", lambda: well_formed(ATOMS, part((("in", 3, 1, SUM), 0, 1)))),
+    ("digits of less", lambda: well_formed(ATOMS, digits_of(-2, -3))),
+    ("digits of less", lambda: well_formed(ATOMS, digits_of(6, -1))),
     ("box with the wrong number", lambda: well_formed(ATOMS, Meaning(((4,), (4,)), X.cells))),
     ("not the whole tensor", lambda: well_formed(ATOMS, tensor((0, 3, term(2))))),
     ("not the whole tensor", lambda: well_formed(ATOMS, tensor((1, 4, term(2))))),
@@ -140,6 +142,10 @@ def part(*restr: Any) -> Meaning:
     return Meaning((), (Cell((), (), ((t, 1),)),))
 
 
+def digits_of(*n: int) -> Meaning:
+    return Meaning((n,), (Cell((0,) * len(n), n, ((Term.of(0, (None,) * len(n), (), ()), 1),)),))
+
+
 def two(*spans: tuple[int, int]) -> Meaning:
     return tensor(*((a, b, term(2)) for a, b in spans))
 
@@ -150,6 +156,9 @@ def test_well_formed_claims_are_accepted() -> None:
     well_formed(ATOMS, X)
     well_formed(ATOMS, two((0, 2), (2, 4)))
     well_formed(ATOMS, part((SUM, 0, 2)))
+    well_formed(ATOMS, digits_of(2, 3))
+    well_formed(ATOMS, digits_of(N - 1, 3))
+    well_formed(ATOMS, digits_of(N - 3))
     checked_atom(atom("f", term(2)))
     checked_atom(atom("f", term(2), whole=(0,)))
     checked_atom(atom("f", term(2), n_free=0, whole=(0,)))

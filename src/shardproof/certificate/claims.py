@@ -206,6 +206,8 @@ def well_formed(atoms: list[Atom], m: Meaning) -> None:
         if not len(c.lo) == len(c.hi) == len(ext):
             raise NotChecked("a box with the wrong number of axes")
         _well_formed(atoms, len(atoms), c.lin, len(ext))
+    if not all(at_least(f, 0) for d in m.dims if len(d) > 1 for f in d):
+        raise NotChecked("digits of less than no values")
     if any(f == 0 for f in ext):
         return
     if len(m.cells) == 1:
