@@ -94,6 +94,7 @@ X_SAID = ["x is nowhere zero (the program divides by it)"]
         (defined("prod", one(3), ((scalar(2), -2),)), ["prod divides by what is nowhere zero"]),
         (defined("prod", ((scalar(3), -1),)), X_SAID),
         (defined("prod", one(2)), X_SAID),
+        (defined("prod", ((scalar(2), 0),)), X_SAID),
         (defined("prod", ((scalar(2), Quotient(-1, N)),)), X_SAID),
         (defined("f", ((scalar(2), -1),)), X_SAID),
     ],
