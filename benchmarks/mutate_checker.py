@@ -48,7 +48,7 @@ TESTS = (
     "test_refusals.py", "test_sums.py", "test_rules.py", "test_forged_steps.py", "test_fold.py",
     "test_roots.py", "test_over_ranks.py", "test_infinite.py", "test_numbers.py", "test_runs.py",
     "test_domains.py", "test_forged_atoms.py", "test_statement.py",
-    "test_functions.py", "test_steps.py",
+    "test_functions.py", "test_steps.py", "test_collectives.py", "test_coverage.py",
 )  # fmt: skip
 NAME = "shardproof.certificate."
 FRESH_SECONDS = 300
