@@ -263,6 +263,11 @@ def test_two_whole_axes() -> None:
     flat = Atom("f", "f", (), (((Term.of(4, ((0, 1),), (0,), ()), 1),),), (0,), (8,), 0, (0,))
     assert not over(rule, [matrix(False)], [], flat)
     assert over(LOST, [vector(n=8)], [], atom)  # digits of one axis, in order
+    off = Term.of(4, ((0, 4), (0, 1)), (-9,), ())  # its digits start at 1 and 5
+    later = Atom("f", "f", (), (((off, 1),),), (1, 5), (3, 9), 0, (0, 1))
+    assert over(rule, [matrix(False)], [], later)
+    assert over(LOST, [vector(n=8)], [], later)
+    assert not over(LOST, [vector(1, n=8)], [], later)
     mixed = Atom("f", "f", (), (((t, 1),),), (0, 0), (2, 4), 1, (0, 1))
     assert not over(LOST, [vector(n=8)], [], mixed, place=(const(0),))
     assert not over(SAME, [vector(n=8)], I, mixed, n=8)
@@ -282,14 +287,14 @@ def test_operands_and_axes_that_do_not_fit() -> None:
 def test_a_whole_axis_in_pieces() -> None:
     """One name must hold on each piece."""
 
-    def pieces(second: int) -> Source:
+    def pieces(*k: int, cut: int = 2) -> Source:
         def at_(r: Region, at: Any) -> Sum:
-            k = find_cell(r, at, [((0,), (2,)), ((2,), (4,))])
-            return product((Read((4, second)[k], tuple(at)), 1))
+            mine = find_cell(r, at, [((0,), (cut,)), ((cut,), (4,))])
+            return product((Read(k[mine], tuple(at)), 1))
 
         return Source((4,), at_)
 
-    assert over(LOST, [pieces(4)], [], whole(free=0))
+    assert over(LOST, [pieces(4, 4)], [], whole(free=0))
     other = Atom("w", "", (), (), (), (), 1, ())
     f = functions(
         whole(free=0), other, Atom("f", "f", (), (((along(7), 1),),), (0,), (4,), 0, (0,))
@@ -297,7 +302,10 @@ def test_a_whole_axis_in_pieces() -> None:
     both = [*product((Read(6, ()), 1)), *product((Read(8, ()), 1))]
     for claimed in (product((Read(6, ()), 1)), product((Read(8, ()), 1)), both):
         with pytest.raises(NotChecked):
-            f.signature(LOST, [pieces(7)], HERE, [], claimed)
+            f.signature(LOST, [pieces(4, 7)], HERE, [], claimed)
+    for s in (pieces(7, 4, cut=1), pieces(4, 7, cut=3)):
+        with pytest.raises(NotChecked):
+            f.signature(LOST, [s], HERE, [], product((Read(6, ()), 1)))
 
 
 def test_an_axis_of_one_that_is_no_index() -> None:
@@ -333,6 +341,9 @@ def test_what_a_program_divides_by() -> None:
     assert not f.algebra.divisors
     follows(f, powers(-1, 1), [product((read(7), 1)), product(TOTAL)], [])
     assert f.algebra.divisors == {2, 3}
+    inverse = functions(defined("exp", ((scalar(2), -1),)))
+    assert follows(inverse, powers(-1), [product((Exp(read(2)), 1))], product((read(6), 1)))
+    assert not inverse.algebra.divisors
 
 
 @pytest.mark.parametrize(
@@ -366,6 +377,7 @@ def test_a_power_of_a_sum_over_an_index() -> None:
     x = product((Read(4, (variable(8),)), 1), ranges=[(8, 0, 4)])
     squares = product((Read(4, (variable(8),)), 2), ranges=[(8, 0, 4)])
     assert not follows(f, powers(2), [x], squares)
+    assert not follows(f, powers(2), [product(X, ranges=[(8, 0, 4)])], product((read(2), 2)))
 
 
 def test_roots() -> None:
