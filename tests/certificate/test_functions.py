@@ -268,6 +268,10 @@ def test_two_whole_axes() -> None:
     assert over(rule, [matrix(False)], [], later)
     assert over(LOST, [vector(n=8)], [], later)
     assert not over(LOST, [vector(1, n=8)], [], later)
+    rows = Atom("f", "f", (), (((Term.of(4, ((0, 1), None), (0,), ()), 1),),),
+                (1, 5), (3, 9), 0, (0, 1))  # fmt: skip
+    first = Source((8,), lambda r, at: product((Read(4, (const(1),)), 1)))
+    assert not over(LOST, [first], [], rows)  # it has as many of the second
     mixed = Atom("f", "f", (), (((t, 1),),), (0, 0), (2, 4), 1, (0, 1))
     assert not over(LOST, [vector(n=8)], [], mixed, place=(const(0),))
     assert not over(SAME, [vector(n=8)], I, mixed, n=8)

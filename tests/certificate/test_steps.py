@@ -499,6 +499,8 @@ QUARTERS = [((a, b), (a + 2, b + 2)) for a in (0, 2) for b in (0, 2)]
 
 def test_boxes_of_two_axes() -> None:
     boxes(SQUARE_OF_4, *QUARTERS)
+    boxes(SQUARE_OF_4, *QUARTERS[::-1])
+    boxes(((0,), (4,)), ((0, 0), (0, 3)))
     boxes(SQUARE_OF_4, ((0, 0), (4, 1)), ((0, 1), (1, 4)), ((1, 1), (4, 4)))
     boxes(((0,), (4,)), ((0, 0), (0, 3)), ((0, 1), (0, 4)))
     boxes(((N,), (4,)), ((0, 0), (N, 1)), ((0, 1), (N, 4)))
@@ -537,14 +539,16 @@ def test_what_a_label_names() -> None:
         defined("f", one(2), one(3), one(6)),
         defined("prod", ((scalar(5), 1), (scalar(5), 1))),
         Atom("g", "g", (), (((along(4), 1),),), (0,), (4,), 0, (0,)),
+        defined("f", ((scalar(5), 1), (scalar(5), 1))),
     ).atoms
     inner = ("in", 6, 1, SUM)
     assert innermost(atoms, 5, SUM) == (5, 0)
     assert innermost(atoms, 6, inner) == (5, 0)
     assert innermost(atoms, 7, ("in", 7, 2, inner)) == (5, 0)
+    assert innermost(atoms, 8, ("in", 8, 0, SUM)) == (5, 0)
     for k, label in (
         (6, ("in", 6, 0, SUM)), (6, ("in", 6, 2, SUM)), (6, ("in", 6, -1, SUM)),
-        (7, ("in", 7, 1, inner)), (8, ("in", 8, 0, SUM)), (9, ("g", 9, 0)),
+        (7, ("in", 7, 1, inner)), (10, ("in", 10, 0, SUM)), (9, ("g", 9, 0)),
     ):  # fmt: skip
         with pytest.raises(NotChecked, match="a label of"):
             innermost(atoms, k, label)
