@@ -540,12 +540,13 @@ def test_what_a_label_names() -> None:
         defined("prod", ((scalar(5), 1), (scalar(5), 1))),
         Atom("g", "g", (), (((along(4), 1),),), (0,), (4,), 0, (0,)),
         defined("f", ((scalar(5), 1), (scalar(5), 1))),
+        defined("f", one(5)),
     ).atoms
     inner = ("in", 6, 1, SUM)
     assert innermost(atoms, 5, SUM) == (5, 0)
     assert innermost(atoms, 6, inner) == (5, 0)
     assert innermost(atoms, 7, ("in", 7, 2, inner)) == (5, 0)
-    assert innermost(atoms, 8, ("in", 8, 0, SUM)) == (5, 0)
+    assert innermost(atoms, 11, ("in", 11, 0, SUM)) == (5, 0)
     for k, label in (
         (6, ("in", 6, 0, SUM)), (6, ("in", 6, 2, SUM)), (6, ("in", 6, -1, SUM)),
         (7, ("in", 7, 1, inner)), (10, ("in", 10, 0, SUM)), (9, ("g", 9, 0)),
