@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product as choices
 from typing import Any
 
 import pytest
@@ -11,16 +12,17 @@ from tests.support.programs import builder
 
 from shardproof.certificate.claims import Atom, Claims
 from shardproof.certificate.exact import NotChecked, const
+from shardproof.certificate.judge import Judge
 from shardproof.certificate.operators import Operators
 from shardproof.certificate.outputs import _all_ranks, _boxes, _covers, _image, check_cover
 from shardproof.certificate.products import Product, Read, Sum
 from shardproof.certificate.reading import check_proof
-from shardproof.certificate.region import Region
+from shardproof.certificate.region import Region, find_cell
 from shardproof.certificate.rules import Source
 from shardproof.certificate.write import proof_of
 from shardproof.infer.run import infer
 from shardproof.ir.builder import Builder
-from shardproof.ir.graph import Graph, Mesh, Program, Value
+from shardproof.ir.graph import Graph, Mesh, Program, TensorType, Value
 from shardproof.ir.sizes import symbol
 from shardproof.spec.problem import Obligation, Problem
 
@@ -93,6 +95,7 @@ def test_parts_that_make_up_the_whole() -> None:
         ("do not tile", lambda: covered(part(0, S + 3), mesh=MESH)),
         ("do not tile", lambda: covered(part(S, 4), mesh=MESH)),
         ("no rearrangement", lambda: covered(graph(op="add"))),
+        ("do not make up", lambda: covered(part(0, 3, shape=(4, 1)), shape=(4, 1))),
         ("with gaps", lambda: covered(graph(("reshape", {"shape": (12, 2)}),
                                             ("slice", {"dim": 1, "start": 0, "stop": 1})))),
     ],
@@ -191,6 +194,13 @@ def of(lo: int, hi: int, n: int = 4) -> Graph:
     return part(lo, hi, shape=(n,))
 
 
+def mistyped() -> Graph:
+    """It takes three elements and says two."""
+    g = of(0, 3)
+    g.nodes[0].outputs[0].type = TensorType("f32", (2,))
+    return g
+
+
 @pytest.mark.parametrize(
     ("message", "change"),
     [
@@ -207,7 +217,9 @@ def of(lo: int, hi: int, n: int = 4) -> Graph:
         ("do not make up the whole", changed(expected=[of(0, 2), None])),
         ("do not make up the whole", changed(expected=[None, of(2, 4)])),
         ("axes that the mesh does not have", changed(partial_over=("dp",))),
+        ("axes that the mesh does not have", changed(partial_over=("tp", "dp"))),
         ("does not follow", changed(partial_over=("tp",))),
+        ("graph expected", changed(expected=[mistyped(), of(2, 4)])),
         ("", changed()),
     ],
 )
@@ -221,6 +233,54 @@ def test_an_output_of_one_element() -> None:
     assert judged(changed(), halves(uneven(0, 1))) == ""
     assert judged(changed(), halves(uneven(0, 1, 2))) == ""
     assert "does not follow" in judged(changed(dist_output="z"), halves(uneven(0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("n", "cut", "order"),
+    [(4, 1, 1), (4, 1, -1), (4, 3, 1), (4, 3, -1), (2, 1, 1), (2, 1, -1), (3, 1, 1), (N + 1, 1, 1)],
+)
+def test_every_element_is_compared(n: Any, cut: Any, order: int) -> None:
+    def pieces(r: Region, at: Any) -> Sum:
+        k = find_cell(r, at, [((0,), (cut,)), ((cut,), (n,))])
+        return [(Product((), ((Read((1, 2)[::order][k], tuple(at)), 1),)), 1)]
+
+    class Nothing:
+        expected: tuple[Any, ...] = ()
+
+    run: Any = Operators(Claims([*UNKNOWN, UNKNOWN[1], UNKNOWN[1]], {}, []))
+    judge = Judge(run, Nothing)  # type: ignore[arg-type]
+    plain = Source((n,), lambda r, at: [(Product((), ((Read(2, tuple(at)), 1),)), 1)])
+    judge.compare(plain, Source((n,), plain.read))
+    with pytest.raises(NotChecked, match="does not follow"):
+        judge.compare(plain, Source((n,), pieces))
+
+
+def rows() -> Problem:
+    """The sums of rows: along ``dp`` the rows are cut, along ``tp`` what is summed."""
+    b = builder("sequential")
+    x = b.input("x", "f32", (2, 4))
+    sequential = b.returns(b.emit("sum", x, dims=(1,), keepdim=False), names=("y",))
+    graphs, relations, expected = [], [], []
+    for k, (i, j) in enumerate(choices(range(2), repeat=2)):
+        b = builder("relation")
+        mine = b.emit("slice", b.input("x", "f32", (2, 4)), dim=0, start=i, stop=i + 1)
+        mine = b.emit("slice", mine, dim=1, start=2 * j, stop=2 * j + 2)
+        relations.append(b.returns(mine, names=("x",)))
+        b = builder(f"rank{k}")
+        mine = b.input("x", "f32", (1, 2))
+        graphs.append(b.returns(b.emit("sum", mine, dims=(1,), keepdim=False), names=("y",)))
+        graphs[-1].rank = k
+        expected.append(part(i, i + 1, shape=(2,)))
+    ob = Obligation("y", "y", expected, "", ("tp",))
+    return Problem("rows", sequential, Program(Mesh.of(dp=2, tp=2), graphs), relations, [ob])
+
+
+def test_only_the_ranks_along_the_axis_are_summed() -> None:
+    problem = rows()
+    proof = proof_of(infer(problem, symbolic_ranks=False))
+    assert check_proof(problem, problem, proof, {}, []).agrees
+    problem.obligations[0].partial_over = ("dp",)
+    assert "does not follow" in check_proof(problem, problem, proof, {}, []).problem
 
 
 def grid(*over: str) -> Problem:

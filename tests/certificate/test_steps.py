@@ -441,6 +441,19 @@ def test_two_indices_that_are_not_one(ranges: Any, factors: Any) -> None:
         assert not same
 
 
+def test_an_index_that_is_one_digit_is_not_lost() -> None:
+    """Where one factor reads both digits, and another one of them, they are not one index."""
+    at = algebra(W)
+    for other in ((20, 1), (21, 1)):
+        apart = term(x((20, 3), (21, 1)), x(other, k=6), ranges=UV)
+        for to in ((const(0),), (variable(22),), ((0, ((22, 3),)),)):
+            flat = term((Read(4, (variable(22),)), 1), (Read(6, to), 1), ranges=[(22, 0, 3 * N)])  # type: ignore[arg-type]
+            try:
+                assert not at.equal(apart, flat, HERE)
+            except NotChecked:
+                continue
+
+
 def test_names_of_summed_indices_are_no_free_ones() -> None:
     """They are summed over up to three indices, whatever free variables are called."""
     three = Atom("z", "", (), (), (), (), 3, ())
@@ -478,6 +491,8 @@ def test_products_that_cancel_up_to_intervals() -> None:
     assert not at.cancels(left[:2])
     assert not at.cancels([left[0], left[0], left[1]])
     assert not at.cancels([left[0], (p, {key: (2, 4)}, -1)])
+    assert not at.cancels([left[0], left[0], (p, {key: (2, 4)}, -2)])
+    assert at.cancels([left[0], left[0], (p, {key: (0, 2)}, -2)])
     assert not at.cancels([(p, {}, 1), (p, {key: (0, 2)}, -1)])
     assert at.cancels([(p, {key: (0, 2)}, 1), (p, {key: (0, 2)}, -1)])
     with pytest.raises(NotChecked, match="different indices"):
