@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import product as choices
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.certificate.test_rules import HERE, N, algebra, defined, one, read, term
 from tests.certificate.test_steps import tagged
 
-from shardproof.certificate.claims import Atom, Cell, Meaning, Piece, Term
+from shardproof.certificate.claimed import Claimed
+from shardproof.certificate.claims import Atom, Cell, Claims, Meaning, Piece, Term
 from shardproof.certificate.discrete import Discrete, _constant, _linear
 from shardproof.certificate.exact import NotChecked, const, quotient, variable
 from shardproof.certificate.functions import Functions
@@ -18,6 +20,7 @@ from shardproof.certificate.pieces import WHOLE
 from shardproof.certificate.products import AtLeast, Equal, Read, Sum
 from shardproof.certificate.region import Region, Split
 from shardproof.certificate.rules import Moved, Source
+from shardproof.ir.graph import TensorType
 from shardproof.ops import base as alg
 
 X, Y = term((read(2), 1)), term((read(3), 1))
@@ -264,7 +267,7 @@ def test_ids_under_a_mask() -> None:
     """Where they are not masked they index the table."""
     masked = (Piece(None, 0, 0, 0), Piece(0, None, 1, 0))
     run = discrete(stating=True)
-    run.state(5, ids(base=ids(), pieces=masked), {IDS})
+    run.state(5, ids(k=2, base=ids(), pieces=masked), {IDS})
     assert run.allowed[IDS] == [Piece(None, 0, 0, 0), Piece(0, 5, 1, 0)]
     (text,) = run.assumed
     assert text.endswith("0 <= t < 5 (it indexes a table of 5 rows)")
@@ -287,15 +290,22 @@ def test_only_the_sequential_program_states() -> None:
     assert not named_ids.assumed
     out = (Piece(None, 0, 0, 9), Piece(0, None, 1, 0))  # masked ids that leave the table
     assert discrete(stating=True)._stated(IDS, out, 5) == list(out)
+    place = discrete(stating=True)
+    assert place._stated(1, masked, 5) == list(masked)
+    ranged = discrete(stating=True, known=(-2, 9))
+    assert ranged._stated(IDS, masked, 5) == [Piece(-2, 0, 0, 0), Piece(0, 9, 1, 0)]
+    assert not place.assumed
+    assert not ranged.assumed
     both = discrete(known=(0, 4))
     assert both._stated(IDS, masked, 5) == [Piece(0, 4, 1, 0)]
 
 
 def inside(pieces: Any, rows: Any, **how: Any) -> bool:
     try:
-        return bool(discrete(**how)._inside(term((read(IDS), 1)), pieces, rows))
+        discrete(**how)._inside(term((read(IDS), 1)), pieces, rows)
     except NotChecked:
         return False
+    return True
 
 
 def test_ids_inside_a_table() -> None:
@@ -404,9 +414,9 @@ def test_the_value_of_a_function_of_ids() -> None:
     assert run.algebra.equal(line, expected, HERE)
 
 
-def made(rule: Any, sources: list[Source], pieces: Any, *at_: Any, known: Any = (0, 4)) -> Sum:
-    run = discrete(known=known)
-    index = Source((3,), lambda r, at: term((T, 1)))
+def made(rule: Any, sources: list[Source], pieces: Any, *at_: Any, n: int = 1) -> Sum:
+    run = discrete(known=(0, 4))
+    index = Source((3, 2)[:n], lambda r, at: term((T, 1)))
 
     class Shape:
         shape = (3,)
@@ -424,6 +434,14 @@ def test_rows_are_added_and_put() -> None:
     assert (Equal(T, V), 1) in terms[0][0].factors
     assert (Read(4, (variable(v), const(1))), 1) in terms[0][0].factors
 
+    wide = made(
+        alg.PutAlong(), [tagged(4, 3, 2, 4), tagged(5, 3, 2), tagged(5, 3, 2)], WHOLE,
+        const(2), const(1), V, n=2,
+    )  # fmt: skip
+    before = term((Read(4, (const(2), const(1), V)), 1))
+    after = term((Read(5, (const(2), const(1))), 1))
+    assert discrete(known=(0, 4)).algebra.equal(wide, chosen(hits(WHOLE, V), after, before), REGION)
+
     old, new = tagged(4, 3, 4), tagged(5, 3)
     terms = made(alg.PutAlong(), [old, old, new], WHOLE, const(2), V)
     run = discrete(known=(0, 4))
@@ -438,6 +456,75 @@ def test_which_rows_are_taken() -> None:
     ((p, _),) = made(alg.TakeAlong(), [tagged(4, 3, 5)], WHOLE, const(2))
     v = p.ranges[0][0]
     assert p.factors[1] == (Read(4, (const(2), variable(v))), 1)
+    ((p, _),) = made(alg.TakeAlong(), [tagged(4, 3, 2, 5)], WHOLE, const(2), const(1), n=2)
+    v = p.ranges[0][0]
+    assert p.factors[1] == (Read(4, (const(2), const(1), variable(v))), 1)
     for rule, shape in ((alg.TakeRows(), (3, 7)), (alg.TakeAlong(), (7, 3))):
         with pytest.raises(NotChecked, match="may leave its table"):
             made(rule, [tagged(4, *shape)], WHOLE, const(2), const(2))
+
+
+# ------------------------------------------------------------------ claims about integers
+
+ALONG = Term.of(4, ((0, 1),), (0,), ())
+IDS_OF_4 = Meaning(((4,),), (Cell((0,), (4,), ((ALONG, 1),)),))
+
+
+def number_of(c: int, *, of: Any = None, pieces: Any = ()) -> Meaning:
+    """A tensor of one number, perhaps as a function of ids."""
+    return Meaning(((4,),), (Cell((0,), (4,), ((UNIT, c),) if c else ()),), of, pieces)
+
+
+def line(c: int, pieces: Any) -> Meaning:
+    """The ids and a number."""
+    return Meaning(((4,),), (Cell((0,), (4,), ((ALONG, 1), (UNIT, c))),), IDS_OF_4, pieces)
+
+
+def claimed(rule: Any, operands: Any, m: Meaning) -> bool:
+    run = Claimed(Claims(list(algebra().full), {}, []))
+    mine = Discrete(run.algebra, Functions(run.algebra))
+    types = [TensorType("i64", (4,)) for _ in operands]
+    return mine.check(run, rule, operands, SimpleNamespace(shape=(4,)), types, m)  # type: ignore[arg-type]
+
+
+def test_a_function_of_ids_covers_all_integers() -> None:
+    """A claim that says nothing of the ids for which the condition holds, that it is zero."""
+    below = alg.Compare("lt", Fraction(2))
+    for pieces in ((Piece(2, None, 0, 0),), (Piece(5, None, 0, 0),), ()):
+        with pytest.raises(NotChecked, match="cover the integers"):
+            claimed(below, [IDS_OF_4], number_of(0, of=IDS_OF_4, pieces=pieces))
+
+
+def test_the_values_of_a_function_of_ids_are_compared() -> None:
+    shift = alg.Linear((Fraction(1),), Fraction(-3))
+    assert claimed(shift, [IDS_OF_4], line(-3, SHIFTED))
+    for c in (0, 7):
+        with pytest.raises(NotChecked, match="does not follow"):
+            claimed(shift, [IDS_OF_4], number_of(c, of=IDS_OF_4, pieces=SHIFTED))
+    for pieces in ((Piece(None, None, 1, -2),), WHOLE, (Piece(None, None, 0, 0),)):
+        with pytest.raises(NotChecked, match="another one"):
+            claimed(shift, [IDS_OF_4], number_of(0, of=IDS_OF_4, pieces=pieces))
+    other = Meaning(((4,),), (Cell((0,), (4,), ((ALONG._replace(off=(1,), plain=False), 1),)),))
+    with pytest.raises(NotChecked, match="does not follow"):
+        claimed(shift, [other], line(-3, SHIFTED))
+
+
+def test_a_choice_between_numbers() -> None:
+    """Constants are the same function of any ids."""
+    always = number_of(1, of=IDS_OF_4, pieces=(Piece(None, None, 0, 1),))
+    where = alg.Select()
+    five = number_of(5, of=IDS_OF_4, pieces=(Piece(None, None, 0, 5),))
+    assert claimed(where, [always, number_of(5), number_of(6)], five)
+    assert claimed(where, [always, number_of(5), IDS_OF_4], five)
+    wrong = [number_of(c, of=IDS_OF_4, pieces=(Piece(None, None, 0, c),)) for c in (6, 0)]
+    for m in (*wrong, line(5, (Piece(None, None, 1, 5),))):
+        with pytest.raises(NotChecked, match="another one"):
+            claimed(where, [always, number_of(5), number_of(6)], m)
+
+
+def test_what_is_an_integer() -> None:
+    mine, run = discrete(), Claimed(Claims(list(algebra().full), {}, []))
+    for dtype, pieces in (("i64", WHOLE), ("b8", WHOLE), ("f32", ())):
+        assert mine.view(run, IDS_OF_4, dtype)[1] == pieces
+    assert mine.view(run, number_of(1, of=IDS_OF_4, pieces=LOW), "f32")[1] == LOW
+    assert not claimed(alg.Identity(), [IDS_OF_4], IDS_OF_4)

@@ -12,7 +12,7 @@ from shardproof.certificate.claims import Atom, Term
 from shardproof.certificate.exact import NotChecked, const, total, variable
 from shardproof.certificate.extrema import _union, direct, of_members, over_dims
 from shardproof.certificate.products import Product, Read, Sum
-from shardproof.certificate.region import Region
+from shardproof.certificate.region import Region, find_cell
 from shardproof.certificate.rules import Source
 from shardproof.ops import base as alg
 
@@ -97,10 +97,6 @@ def test_a_maximum_of_something_else() -> None:
             "is no max",
             lambda: over(vector(), named(6), 0, more=[extremum("max", FLAT, attrs=(1,))]),
         ),
-        (
-            "of another form",
-            lambda: over(vector(), named(6), 0, more=[extremum("max", FLAT, FLAT)]),
-        ),
         ("of another form", lambda: over(vector(), named(6, (("min", 6, 0), 0, 4)), 0)),
         ("of another form", lambda: over(vector(), named(6, (("in", 6, 0, TOP), 0, 4)), 0)),
     ],
@@ -124,6 +120,14 @@ def test_beside_other_dims(keep: bool) -> None:
     assert not run((9, 4), 1, [i], claim=(1, ((8, 1),)))
     assert run((1, 9, 4), 2, [const(0), i])
     assert run((9, 4, 1), 1, [i, const(0)])
+    columns = ((Term.of(4, ((0, 1), (0, 9)), (0,), ()), 1),)
+    more = [extremum("max", columns, hi=(9, 4), free=1)]
+    index = [const(0), i] if keep else [i]
+    for claim, right in ((i, True), (const(0), False)):
+        claimed = named(6, at=(claim,))
+        assert right == over(
+            matrix(4, 9), claimed, 0, keep=keep, at=index, region=region, more=more
+        )
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -146,6 +150,17 @@ def test_over_dims_of_one(keep: bool) -> None:
     assert not over(vector(1, 1), part, 0, keep=keep, at=[const(0)] if keep else [])
     with pytest.raises(NotChecked, match="is no max"):
         over(matrix(1, 4), both, 0, 1)
+
+
+def test_every_piece_is_compared() -> None:
+    for cut in (1, 3):
+        for wrong in ([0], [1]):
+
+            def at_(r: Region, at: Any, cut: int = cut, wrong: Any = wrong) -> Sum:
+                k = find_cell(r, at, [((0,), (cut,)), ((cut,), (4,))])
+                return term((Read(4, (total(((at[0], 1),), int(k in wrong)),)), 1))
+
+            assert not over(Source((4,), at_), named(6), 0)
 
 
 # ------------------------------------------------------------------ of members
@@ -222,6 +237,31 @@ def test_an_element_between_others() -> None:
 def test_members_that_have_no_maximum(message: str, run: Any) -> None:
     with pytest.raises(NotChecked, match=message):
         run()
+
+
+def test_an_element_of_two_axes() -> None:
+    """All of its index is compared."""
+    two = Atom("z", "", (), (), (), (), 2, ())
+    for walked in (0, 1):
+        t = Term.of(6, ((walked, 1),), (3, 3), ())
+        more = [two, extremum("max", ((t, 1),))]
+
+        def at_(here: int, there: int, w: int = walked) -> Sum:
+            place = [const(there), const(there)]
+            place[w] = const(here)
+            return term((Read(6, tuple(place)), 1))
+
+        part = named(7, (("max", 7, 0), 0, 2))
+        assert of(part, at_(5, 3), more=more) == whole(7, (("max", 7, 0), 0, 3))
+        for wrong in (at_(5, 4), at_(5, 5), at_(6, 3)):
+            with pytest.raises(NotChecked):
+                of(part, wrong, more=more)
+
+
+def test_maxima_of_other_tensors() -> None:
+    other = [*MORE, Atom("w", "", (), (), (), (), 1, ()), extremum("max", ((along(10), 1),))]
+    with pytest.raises(NotChecked, match="unlike"):
+        of(named(6, (TOP, 0, 2)), named(11, (("max", 11, 0), 2, 4)), more=other)
 
 
 def test_members_of_different_shapes() -> None:
