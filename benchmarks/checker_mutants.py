@@ -6,6 +6,7 @@ A comparison, a condition, a part of one, a constant, a sign, a check or a state
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +23,22 @@ COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
 NAMES = {"any": "all", "all": "any", "min": "max", "max": "min", "smin": "smax", "smax": "smin"}
+SMALL = ("constant", "any, all", "strict")
+NONE = 1 << 30  # the number of no change
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """The ``number``-th change of a file, what kind it is, and where."""
+    """The ``number``-th change of a file, what kind it is, and where. A change has the same
+    ``name`` after edits elsewhere: the file, the function and what is changed to what (and which of
+    equal changes of the function it is)."""
 
     file: str
     number: int
     kind: str
     line: int
     text: str
+    name: str
 
 
 class Change(ast.NodeTransformer):
@@ -40,10 +46,15 @@ class Change(ast.NodeTransformer):
 
     def __init__(self, number: int = -1) -> None:
         self.number = number
-        self.found: list[tuple[str, int]] = []
+        self.found: list[tuple[str, int, str]] = []
+        self.inside: list[str] = []
 
-    def hit(self, kind: str, node: ast.AST) -> bool:
-        self.found.append((kind, getattr(node, "lineno", 0)))
+    def hit(self, kind: str, node: ast.AST, before: ast.AST | str, after: ast.AST | str) -> bool:
+        """Whether this change is to be made."""
+        name = ""
+        if self.number < 0:
+            name = f"{'.'.join(self.inside) or '-'}: {_written(before)} -> {_written(after)}"
+        self.found.append((kind, getattr(node, "lineno", 0), name))
         return len(self.found) - 1 == self.number
 
     # Nothing that is only read by people or by the type checker is changed.
@@ -62,11 +73,15 @@ class Change(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.body = self.body(node.body)
-        return node
+        return self.named(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self.named(node)
+
+    def named(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
+        self.inside.append(node.name)
         node.body = self.body(node.body)
+        self.inside.pop()
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -80,70 +95,97 @@ class Change(ast.NodeTransformer):
             out += made if isinstance(made, list) else [made]
         return out
 
+    def left_out(self, kind: str, node: ast.stmt) -> bool:
+        return self.hit(kind, node, node, "pass")
+
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         if node.exc is None:
             return node
-        return ast.copy_location(ast.Pass(), node) if self.hit("check left out", node) else node
+        out = self.left_out("check left out", node)
+        return ast.copy_location(ast.Pass(), node) if out else node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         if isinstance(node.value, ast.Constant):
             return node
-        if self.hit("statement left out", node):
+        if self.left_out("statement left out", node):
             return ast.copy_location(ast.Pass(), node)
         return self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        if self.hit("statement left out", node):
+        if self.left_out("statement left out", node):
             return ast.copy_location(ast.Pass(), node)
         return self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST:
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return node
-        negate = self.hit("condition negated", node)
+        negate = self.hit("condition negated", node, f"if {_written(node.test)}", "not")
         node = self.generic_visit(node)  # type: ignore[assignment]
         if negate:
             node.test = ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test)
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        if isinstance(node.op, ast.Not | ast.USub) and self.hit("sign", node):
+        if isinstance(node.op, ast.Not | ast.USub) and self.hit("sign", node, node, node.operand):
             return node.operand
         return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        sides = [node.left, *node.comparators]
         for k, op in enumerate(node.ops):
-            if type(op) in COMPARED and self.hit("comparison", node):
-                node.ops[k] = COMPARED[type(op)]()
+            if type(op) not in COMPARED:
+                continue
+            new = COMPARED[type(op)]()
+            one, other = (ast.Compare(sides[k], [x], [sides[k + 1]]) for x in (op, new))
+            if self.hit("comparison", node, one, other):
+                node.ops[k] = new
         return self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        if self.hit("and, or", node):
-            node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        for k in range(len(node.values)):
-            if self.hit("part of a condition left out", node.values[k]):
-                node.values[k] = ast.copy_location(
-                    ast.Constant(isinstance(node.op, ast.And)), node.values[k]
-                )
+        new = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        if self.hit("and, or", node, node, ast.BoolOp(new, node.values)):
+            node.op = new
+        for k, part in enumerate(node.values):
+            left = ast.copy_location(ast.Constant(isinstance(node.op, ast.And)), part)
+            if self.hit("part of a condition left out", part, part, left):
+                node.values[k] = left
         return self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        if type(node.op) in COMPUTED and self.hit("arithmetic", node):
-            node.op = COMPUTED[type(node.op)]()
+        if type(node.op) in COMPUTED:
+            new = COMPUTED[type(node.op)]()
+            if self.hit("arithmetic", node, node, ast.BinOp(node.left, new, node.right)):
+                node.op = new
+        return self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        if node.arg == "strict" and isinstance(node.value, ast.Constant):
+            if self.hit("strict", node.value, "strict=True", "False"):
+                node.value = ast.copy_location(ast.Constant(False), node.value)
+            return node
         return self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        new: int
         if isinstance(node.value, bool):
-            if self.hit("constant", node):
-                return ast.copy_location(ast.Constant(not node.value), node)
-        elif isinstance(node.value, int) and self.hit("constant", node):
-            return ast.copy_location(ast.Constant(node.value + 1), node)
-        return node
+            new = not node.value
+        elif isinstance(node.value, int):
+            new = node.value + 1
+        else:
+            return node
+        made = ast.copy_location(ast.Constant(new), node)
+        return made if self.hit("constant", node, node, made) else node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id in NAMES and isinstance(node.ctx, ast.Load) and self.hit("any, all", node):
-            return ast.copy_location(ast.Name(NAMES[node.id], ast.Load()), node)
+        if node.id in NAMES and isinstance(node.ctx, ast.Load):
+            new = ast.copy_location(ast.Name(NAMES[node.id], ast.Load()), node)
+            if self.hit("any, all", node, node, new):
+                return new
         return node
+
+
+def _written(x: ast.AST | str) -> str:
+    return " ".join((x if isinstance(x, str) else ast.unparse(x)).split())
 
 
 def mutants(only: list[str] | None = None) -> Iterator[Mutant]:
@@ -155,8 +197,14 @@ def mutants(only: list[str] | None = None) -> Iterator[Mutant]:
         lines = source.splitlines()
         counter = Change()
         counter.visit(_tree(source))
-        for k, (kind, line) in enumerate(counter.found):
-            yield Mutant(path.name, k, kind, line, lines[line - 1].strip() if line else "")
+        seen = Counter[str]()
+        for k, (kind, line, change) in enumerate(counter.found):
+            text = lines[line - 1].strip() if line else ""
+            # A constant is nothing without its line.
+            name = f"{path.name} {change}" + (f" in {text}" if kind in SMALL else "")
+            seen[name] += 1
+            name += f" ({seen[name]})" if seen[name] > 1 else ""
+            yield Mutant(path.name, k, kind, line, text, name)
 
 
 def _tree(source: str) -> ast.Module:
@@ -166,6 +214,6 @@ def _tree(source: str) -> ast.Module:
 def code_of(file: str, number: int = -1) -> CodeType:
     """The compiled module with a change; without one by default."""
     path = PACKAGE / file
-    tree = Change(number).visit(_tree(path.read_text()))
+    tree = Change(number if number >= 0 else NONE).visit(_tree(path.read_text()))
     code: CodeType = compile(ast.fix_missing_locations(tree), str(path), "exec")
     return code

@@ -8,7 +8,8 @@ that it changes get their changed code. It meets only the tests and certificates
 changed line, what killed its neighbours first, then the quickest, and the first that fails ends it;
 one that survives for S seconds of them counts as a survivor. A change outside of functions is met
 in a process of its own. FILE has one line a mutant, and a run goes on where the last one stopped.
-What is known of the survivors stands in docs/certificate.md.
+Why survivors may survive stands in ``checker_survivors.toml``; those of which it says nothing are
+printed as they are named there. With --report nothing is run.
 """
 
 from __future__ import annotations
@@ -41,13 +42,20 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from benchmarks.checker_mutants import PACKAGE, Mutant, code_of, mutants  # noqa: E402
+from benchmarks.checker_survivors import CLASSES, entries, explained, without_mutant  # noqa: E402
 
 TESTS = (
     "test_refusals.py", "test_sums.py", "test_rules.py", "test_forged_steps.py", "test_fold.py",
-    "test_roots.py", "test_over_ranks.py", "test_infinite.py", "test_numbers.py",
+    "test_roots.py", "test_over_ranks.py", "test_infinite.py", "test_numbers.py", "test_runs.py",
+    "test_domains.py", "test_forged_atoms.py", "test_statement.py",
+    "test_functions.py", "test_steps.py", "test_collectives.py", "test_coverage.py",
+    "test_extrema.py", "test_schedules.py", "test_discrete.py", "test_members.py",
+    "test_guards.py", "test_boxes.py",
 )  # fmt: skip
 NAME = "shardproof.certificate."
 FRESH_SECONDS = 300
+MAX_CALLS = 100
+"""Calls of one function in which the lines that a test runs are looked for."""
 
 
 @dataclass(eq=False)
@@ -143,10 +151,14 @@ def measure(trials: list[Trial]) -> list[str]:
     """Run every trial on the checker as it is: lines and seconds. What fails is returned."""
     folder = str(PACKAGE) + os.sep
 
-    def trace(lines: set[tuple[str, int]], frame: Any, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(folder):
+    def trace(
+        lines: set[tuple[str, int]], calls: Counter[CodeType], frame: Any, event: str, _: Any
+    ) -> Any:
+        code = frame.f_code
+        calls[code] += 1
+        if calls[code] > MAX_CALLS or not code.co_filename.startswith(folder):
             return None
-        file = frame.f_code.co_filename.removeprefix(folder)
+        file = code.co_filename.removeprefix(folder)
 
         def local(f: Any, what: str, _: Any) -> Any:
             if what == "line":
@@ -157,7 +169,7 @@ def measure(trials: list[Trial]) -> list[str]:
 
     failed = []
     for t in trials:
-        sys.settrace(functools.partial(trace, t.lines))
+        sys.settrace(functools.partial(trace, t.lines, Counter()))
         try:
             found = t.run()
         finally:
@@ -375,13 +387,15 @@ class Session:
         todo = todo[self.given.first - 1 :: self.given.step]
         left = [m for m in todo if key(m) not in done]
         random.Random(1).shuffle(left)  # what a run does until it is stopped is a sample
+        if self.given.only:  # of the files that are named first
+            left.sort(key=lambda m: self.given.only.index(m.file.removesuffix(".py")))
         print(f"{len(trials)} tests and certificates, {sum(t.seconds for t in trials):.1f} s; "
               f"{len(todo)} mutants, {len(left)} to run", flush=True)  # fmt: skip
         runner = Runner(trials, battery, self.given.seconds)
         later = [m for m in left if not self.note(m, done, runner.killer(m, statement(m)))]
         for m in later:
             self.note(m, done, fresh(m))
-        report([done[key(m)] for m in todo])
+        report(todo, done)
         return True
 
     def note(self, m: Mutant, done: dict[str, Any], killer: str | None) -> bool:
@@ -393,7 +407,7 @@ class Session:
             with self.given.json.open("a") as f:
                 f.write(json.dumps(done[key(m)]) + "\n")
         if not killer:
-            print(f"{m.file}:{m.line} {m.kind}: {m.text[:90]}", flush=True)
+            print(f"{m.line}: {m.name}", flush=True)
         return True
 
 
@@ -444,14 +458,33 @@ def statement(m: Mutant) -> set[int]:
     return set(range(first, last + 1))
 
 
-def report(rows: list[dict[str, Any]]) -> None:
-    """Killed mutants by file."""
-    counts = Counter((r["file"], bool(r["killer"])) for r in rows)
-    files = sorted({f for f, _ in counts})
-    for f in [*files, "all"]:
-        killed = sum(n for (g, k), n in counts.items() if k and f in (g, "all"))
-        total = sum(n for (g, _), n in counts.items() if f in (g, "all"))
-        print(f"{f:20}{killed:6} of {total:5} killed, {100 * killed / max(total, 1):5.1f} %")
+KILLED, UNEXPLAINED, LEFT = "killed", "unexplained", "not run"
+
+
+def report(todo: list[Mutant], done: dict[str, Any]) -> None:
+    """Mutants by file: killed, or of which class of survivors; then those without explanation."""
+    whys = entries()
+    found = explained(todo, whys)
+    counts = Counter[tuple[str, str]]()
+    loose = []
+    for m in todo:
+        row = done.get(key(m))
+        why = found.get(m.name)
+        kind = why.group if why else UNEXPLAINED
+        kind = LEFT if row is None else KILLED if row["killer"] else kind
+        counts[m.file, kind] += 1
+        loose += [m.name] if kind == UNEXPLAINED else []
+    columns = [KILLED, *CLASSES, UNEXPLAINED, LEFT]
+    print(f"{'':20}" + "".join(f"{c:>14}" for c in columns))
+    for f in [*sorted({f for f, _ in counts}), "all"]:
+        row = [
+            sum(n for (g, k), n in counts.items() if k == c and f in (g, "all")) for c in columns
+        ]
+        print(f"{f:20}" + "".join(f"{n:14}" for n in row))
+    print(*loose, sep="\n")
+    print(f"survivors without an explanation: {len(loose)}")
+    if gone := without_mutant(list(mutants()), whys):
+        print("explanations of mutants that there are not:", *gone, sep="\n")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -468,11 +501,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--alterations", type=int, default=400)
     parser.add_argument("--programs", type=int, default=6)
     parser.add_argument("--battery", type=Path, help="a file that keeps the certificates")
+    parser.add_argument("--report", action="store_true", help="of the mutants in the file")
     parser.add_argument("--fresh", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.fresh:
         return run_fresh(given.fresh[0], int(given.fresh[1]))
     given.first, given.step = map(int, given.share.split("/"))
+    if given.report:
+        report([m for m in mutants(given.only) if wanted(m, given)], answers(given.json))
+        return 0
     import pytest
 
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,10 @@ from tests.certificate.corpus import PROBLEMS, as_data, certificate, inferred
 from tests.certificate.forge import forged, wrong
 from tests.support.problems import Rank, even, sharded
 
+from shardproof.certificate.check import Checker
+from shardproof.certificate.claims import Claims
 from shardproof.certificate.document import MeaningRow
+from shardproof.certificate.exact import NotChecked
 from shardproof.certificate.reading import check_file, check_proof
 from shardproof.certificate.write import proof_of
 from shardproof.infer.run import infer
@@ -127,6 +130,21 @@ def test_types_are_worked_out_again() -> None:
     last = problem.distributed.graphs[0].nodes[-1].outputs[0]
     last.type = TensorType("i64", last.shape)
     assert "graph" in check_proof(problem, inf.problem, proof, {}, []).problem
+
+
+def test_the_text_of_an_attribute_hides_no_flaw() -> None:
+    """The only flaw that is left out is that of a group without axes."""
+    problem = PROBLEMS["uneven mlp"]()
+    checker = Checker(problem, problem, Claims([], {}, []), {})
+    graph = problem.distributed.graphs[0]
+    checker.well_typed(graph)
+    (reduced,) = [n for n in graph.nodes if n.op == "all_reduce"]
+    reduced.attrs.update(group=(), group_size=1)
+    checker.well_typed(graph)
+    (gelu,) = [n for n in graph.nodes if n.op == "gelu"]
+    gelu.attrs["approximate"] = "the group ()"
+    with pytest.raises(NotChecked, match="the shape rule of gelu"):
+        checker.well_typed(graph)
 
 
 # ------------------------------------------------------------------ what is not explained

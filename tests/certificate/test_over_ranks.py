@@ -11,7 +11,7 @@ from shardproof.certificate.claims import Atom, Lin, Term
 from shardproof.certificate.exact import Aff, NotChecked, const, quotient, variable
 from shardproof.certificate.products import Exp, Product, Read, Sum
 from shardproof.certificate.ranks import Ranks, _lifted
-from shardproof.certificate.region import Region
+from shardproof.certificate.region import Region, Split, find_cell
 from shardproof.certificate.rules import Source
 from shardproof.ir.graph import Mesh
 from shardproof.ir.sizes import only_symbol, symbol
@@ -124,6 +124,9 @@ def test_parts_of_a_maximum() -> None:
         ("make up no interval", [(product(read(4, (MAX, HERE, HERE + 2))), 1)]),
         ("make up no interval", [(product(read(4, (MAX, 0, HERE + 1))), 1)]),
         ("extremum of parts of sums", [(product(read(3, MINE)), 2)]),
+        ("extremum of parts of sums", [(product(read(3, (SUM, 4 * HERE, 4 * N))), 2)]),
+        ("extremum of parts of sums", [(product(read(3, (SUM, 0, 4 * HERE + 4))), 2)]),
+        ("make up no interval", [(product(read(4, (MAX, HERE, N))), 1)]),
         ("extremum of parts of sums", [(product(read(3, MINE)), 1), (product(FIRST), 1)]),
         ("extremum of unlike", [(product(read(3, MINE)), 1)]),
         ("extremum of parts that depend", [(product(read(2, at=(const(HERE),))), 1)]),
@@ -177,6 +180,8 @@ def test_the_own_place_is_put_back() -> None:
     ("message", "term"),
     [
         ("part of a sum that depends on the rank, at an index", (product(read(3, MINE)), 1)),
+        ("part of a sum that depends", (product(read(3, (SUM, 4 * HERE, 4 * N))), 1)),
+        ("part of a sum that depends", (product(read(3, (SUM, 0, 4 * HERE + 4))), 1)),
         ("another tensor on every rank", (product(read(6)), 1)),
         ("another tensor on every rank", (product(read(5)), 1)),
         ("coefficient that depends", (product(FIRST), quotient(HERE + 1, 1))),
@@ -200,6 +205,19 @@ def test_a_piece_that_depends_on_the_rank() -> None:
             made.read(Region({8: span}, ()), [ALONG])
 
 
+@pytest.mark.parametrize("cut", [1, N - 1])
+def test_pieces_are_looked_at_on_all_ranks(cut: Any) -> None:
+    """The first, or the last, reads another piece of what is summed."""
+
+    def pieces(r: Region, at: Any) -> Sum:
+        k = find_cell(r, at, [((0,), (cut,)), ((cut,), (N,))])
+        return [(product(read(2, at=(const(k),))), 1)]
+
+    made = ranks().reduced("sum", Source((N,), pieces), ("r",), "f32")
+    with pytest.raises((NotChecked, Split)):
+        made.read(EMPTY, [const(HERE)])
+
+
 @pytest.mark.parametrize(
     ("message", "axes", "position"),
     [
@@ -216,7 +234,9 @@ def test_no_broadcast(message: str, axes: tuple[str, ...], position: Any) -> Non
 def test_broadcasts() -> None:
     two = MESH.index("two")
     term = (product(read(2, at=(const(two),))), 1)
-    for axes, position, where in ((("two",), 1, 1), (("two",), 0, 0), (("r", "two"), 1, 1)):
+    for axes, position, where in (
+        (("two",), 1, 1), (("two",), 0, 0), (("r", "two"), 1, 1), (("two", "r"), 0, 0),
+    ):  # fmt: skip
         made = ranks()._from(given(term), axes, position)
         assert made.read(EMPTY, [const(0)]) == [(product(read(2, at=(const(where),))), 1)]
 

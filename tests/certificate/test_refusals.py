@@ -85,6 +85,10 @@ def tensor(*cells: Any, dims: Any = ((4,),)) -> Meaning:
 X = tensor((0, 4, term(2)))
 
 
+def several(fn: str, op: Any) -> Atom:
+    return Atom(fn, fn, (), (op,), (0,), (4,), 1, ())
+
+
 def checked_atom(a: Atom) -> None:
     well_formed_atom([*ATOMS, a], len(ATOMS))
 
@@ -102,6 +106,11 @@ FORM: list[tuple[str, Callable[[], Any]]] = [
     ("variables that do not fit", lambda: checked_atom(atom("f", term(2), hi=()))),
     ("another number of operands", lambda: checked_atom(atom("ge", term(2), term(2)))),
     ("no function of whole axes", lambda: checked_atom(atom("sum", term(2), whole=(0,)))),
+    *(("is no reduction", lambda fn=fn: checked_atom(atom(fn, term(2), n_free=0)))
+      for fn in ("prod", "lin", "power", "ge", "f")),
+    ("is no reduction", lambda: checked_atom(atom("f", term(2), n_free=0, axes=1, whole=()))),
+    *(("other than terms", lambda fn=fn, op=op: checked_atom(several(fn, op)))
+      for fn in ("sum", "prod") for op in ((), ((term(2), 1), (term(2), 1)))),
     ("ends before it starts", lambda: checked_atom(atom("sum", term(2), n_free=0, lo=(5,)))),
     ("not defined before", lambda: checked_atom(atom("f", term(4)))),
     ("not defined before", lambda: checked_atom(atom("f", term(-1)))),
@@ -114,6 +123,8 @@ FORM: list[tuple[str, Callable[[], Any]]] = [
     ("that is no reduction", lambda: well_formed(ATOMS, part((("max", 3, 0), 0, 1)))),
     ("that is no reduction", lambda: well_formed(ATOMS, part((("sum", 3, 1), 0, 1)))),
     ("place that does not exist", lambda: well_formed(ATOMS, part((("in", 3, 1, SUM), 0, 1)))),
+    ("digits of less", lambda: well_formed(ATOMS, digits_of(-2, -3))),
+    ("digits of less", lambda: well_formed(ATOMS, digits_of(6, -1))),
     ("box with the wrong number", lambda: well_formed(ATOMS, Meaning(((4,), (4,)), X.cells))),
     ("not the whole tensor", lambda: well_formed(ATOMS, tensor((0, 3, term(2))))),
     ("not the whole tensor", lambda: well_formed(ATOMS, tensor((1, 4, term(2))))),
@@ -131,6 +142,10 @@ def part(*restr: Any) -> Meaning:
     return Meaning((), (Cell((), (), ((t, 1),)),))
 
 
+def digits_of(*n: int) -> Meaning:
+    return Meaning((n,), (Cell((0,) * len(n), n, ((Term.of(0, (None,) * len(n), (), ()), 1),)),))
+
+
 def two(*spans: tuple[int, int]) -> Meaning:
     return tensor(*((a, b, term(2)) for a, b in spans))
 
@@ -141,8 +156,14 @@ def test_well_formed_claims_are_accepted() -> None:
     well_formed(ATOMS, X)
     well_formed(ATOMS, two((0, 2), (2, 4)))
     well_formed(ATOMS, part((SUM, 0, 2)))
+    well_formed(ATOMS, digits_of(2, 3))
+    well_formed(ATOMS, digits_of(N - 1, 3))
+    well_formed(ATOMS, digits_of(N - 3))
     checked_atom(atom("f", term(2)))
     checked_atom(atom("f", term(2), whole=(0,)))
+    checked_atom(atom("f", term(2), n_free=0, whole=(0,)))
+    checked_atom(atom("max", term(2), n_free=0))
+    checked_atom(several("lin", ((term(2), 1), (term(2), 1))))
 
 
 # ------------------------------------------------------------------ copies
@@ -228,7 +249,8 @@ def layer(**facts: Any) -> tuple[Copies, Copy]:
     run: Any = Run(
         claims=SimpleNamespace(atoms=algebra.full),
         algebra=algebra,
-        functions=SimpleNamespace(axes=facts.pop("axes", {})),
+        functions=SimpleNamespace(axes=facts.pop("axes", {}), domains=SimpleNamespace(
+            stated=facts.pop("stated", set()), divisors=facts.pop("divisors", set()))),
         infinite=SimpleNamespace(reads=lambda a: a in infinite),
         ranks=SimpleNamespace(symbols_of=lambda a, restr: frozenset(ranks.get(a, ()))),
         **{"undefined": set(), "owner": {0: 0, 1: 1}, "ready": {0, 1}, "differs": set(),
@@ -272,6 +294,8 @@ IMAGES: list[tuple[str, Callable[[], Any]]] = [
     ("of a known range", lambda: alike(known={2: (0, 4), 3: (0, 5)})),
     ("of a known range", lambda: alike(spans={2: [END]})),
     ("renames a condition", lambda: alike(boolean={2})),
+    ("what has a value", lambda: alike(stated={2})),
+    ("what has a value", lambda: alike(divisors={2})),
     ("renames infinities", lambda: alike(infinite=(2,))),
     ("renames infinities", lambda: alike(infinite=(3,))),
     ("renames undefined contents", lambda: alike(undefined={2})),
@@ -294,16 +318,20 @@ LATER = [*LAYER[:4], atom("f", term(2), term(5)), unknown(), unknown()]
 
 def test_an_image_is_what_its_atom_is() -> None:
     alike(known={2: (0, 4), 3: (0, 4)}, boolean={2, 3}, undefined={2, 3}, ranks={2: "r", 3: "r"})
+    alike(stated={2, 3}, divisors={2, 3})
     image = made(axes={4: "scalar"}, differs={4}, undefined={4})
     assert image.fn == "f"
     assert image.operands[0][0][0].atom == 3
 
 
 def test_facts_of_images() -> None:
-    copies, c = layer(axes={4: "scalar"}, differs={4}, undefined={4}, owner={4: "x"})
+    copies, c = layer(axes={4: "scalar"}, differs={4}, undefined={4}, owner={4: "x"}, stated={4})
+    c.template.divisors = frozenset({2, 4})
     copies._make(c, 4, 5)
     copies._facts(c)
     run: Any = copies.run
+    assert run.functions.domains.stated == {4, 5}
+    assert run.functions.domains.divisors == run.algebra.divisors == {3, 5}
     assert 5 in run.differs
     assert 5 in run.undefined
     assert run.functions.axes[5] == "scalar"
@@ -339,7 +367,7 @@ REGIONS: list[tuple[str, Callable[[], Any]]] = [
     ("axes of one label", lambda: label_sizes([("i", "i")], [Source((2, 3), lambda r, at: [])])),
     ("equal parts", lambda: exact_part(5, 2)),
     ("index with a fraction", lambda: _whole(Fraction(1, 2))),
-    ("two declarations", lambda: [FUNCTIONS._note_linear(2, frozenset((k,))) for k in (0, 1)]),
+    ("two declarations", lambda: [FUNCTIONS._note(Read(2, ()), frozenset((k,))) for k in (0, 1)]),
     ("symbolic stride", lambda: _linear([N], 0, [(1, 0)])),
     ("combination of several", lambda: Discrete.single([])),
 ]  # fmt: skip

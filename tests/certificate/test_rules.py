@@ -216,7 +216,31 @@ def test_what_is_positive() -> None:
     at = algebra(
         defined("exp", one(2)), defined("prod", one(6), one(0)), defined("prod", one(6), one(2))
     )
-    assert [at.positive(k) for k in (0, 2, 6, 7, 8)] == [True, False, True, True, False]
+    assert [at.positive(scalar(k)) for k in (0, 2, 6, 7, 8)] == [True, False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "restr", "expected"),
+    [(0, 4, None, True), (0, N, None, True), (0, 4, (1, 3), True), (0, 0, None, False),
+     (0, N - 1, None, False), (0, 4, (2, 2), False), (0, 4, (N, 2 * N - 1), False)],
+)  # fmt: skip
+def test_an_empty_sum_is_zero(lo: Any, hi: Any, restr: Any, expected: bool) -> None:
+    same = Term.of(6, (None,), (), ())
+    total = Atom("s", "sum", (), (((same, 1),),), (lo,), (hi,), 0, ())
+    at = algebra(defined("exp", one(2)), total)
+    part = ((("sum", 7, 0), *restr),) if restr else ()
+    assert at.positive(scalar(7, part)) is expected
+    quotient_ = term((read(7, part), 1), (read(7, part), -1))
+    if expected:
+        assert at.equal(quotient_, term(), HERE)
+        return
+    at.divides(7)
+    if not part:  # then it is said
+        assert at.equal(quotient_, term(), HERE)
+        assert list(at.assumed) == ["s is nowhere zero (the program divides by it)"]
+        return
+    with pytest.raises(NotChecked, match="may be empty"):
+        at.equal(quotient_, term(), HERE)
 
 
 # ------------------------------------------------------------------ powers and divisors

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import proxy
 
 from shardproof.certificate.canonical import Canonical
-from shardproof.certificate.claims import IOTA, UNIT, Atom, Lin, Piece, Term
+from shardproof.certificate.claims import IOTA, UNIT, Atom, Interval, Lin, Piece, Term
 from shardproof.certificate.exact import (
     Aff,
     Coef,
@@ -243,10 +243,9 @@ class Algebra:
         return False
 
     def _next(self, terms: Sum) -> set[int]:
-        """The atoms to open next: products without sums, which makes no term longer; else the
-        latest."""
+        """The atoms to open next: products, which makes no term longer; else the latest."""
         atoms = {b.atom for p, _ in terms for b, e in p.factors if self.opens(b, e)}
-        short = {k for k in atoms if self.atoms[k].fn == "prod" and not self.atoms[k].bound}
+        short = {k for k in atoms if self.atoms[k].fn == "prod"}
         return short or {*sorted(atoms)[-1:]}
 
     def _left(self, terms: Sum) -> Sum:
@@ -363,7 +362,7 @@ class Algebra:
             if b.inner.atom not in self.linear:
                 continue  # no node of the program takes this logarithm
             terms = self.sum_of(d.operands[0], b.inner.at)
-            if not all(self.positive(t.atom) for t, _ in d.operands[0]):
+            if not all(self.positive(t) for t, _ in d.operands[0]):
                 name = " + ".join(self.atoms[t.atom].name for t, _ in d.operands[0][:3])
                 self.assume_of_atom(f"{name} is positive (the program takes its logarithm)")
             rest = (*p.factors[:k], *p.factors[k + 1 :])
@@ -377,8 +376,10 @@ class Algebra:
         """``exp(c x)`` where ``x`` is minus infinity under a mask: ``exp(c x)`` where it is not,
         and 0 under the mask, for ``c > 0``."""
         for k, (b, e) in enumerate(p.factors):
-            d = self.atoms[b.inner.atom] if isinstance(b, Exp) else None
-            if d is None or not isinstance(b, Exp) or not _is_filled(d) or b.inner.restr or e <= 0:
+            if not isinstance(b, Exp):
+                continue
+            d = self.atoms[b.inner.atom]
+            if not _is_filled(d) or b.inner.restr or e <= 0:
                 continue
             if b.inner.atom not in self.linear:
                 continue  # no node of the program fills so: the mask may be no condition
@@ -410,7 +411,7 @@ class Algebra:
         if e < 0:
             if n == 0:
                 raise NotChecked("a division by zero")
-            if not isinstance(n, int) and not at_least(n, 1) and not at_least(-1, n):
+            if not at_least(n, 1) and not at_least(-1, n):
                 self.assume(f"{n} is not zero (the program divides by it)")
             n, d = d, n
         if not -MAX_POWER <= e <= MAX_POWER:
@@ -485,18 +486,25 @@ class Algebra:
             return
         if not isinstance(b, Read):
             raise NotChecked("a division by a condition")
-        if not self.positive(b.atom):
+        if not self.positive(b):
             if b.atom not in self.divisors:
                 raise NotChecked("a quotient of something that the program does not divide by")
+            if not _never_empty(b.restr):
+                raise NotChecked("a division by part of a sum that may be empty")
             name = self.atoms[b.atom].name
             self.assume_of_atom(f"{name} is nowhere zero (the program divides by it)")
 
-    def positive(self, atom: int) -> bool:
-        """Exponentials, and products and sums of them."""
-        d = self.atoms[atom]
-        if atom == UNIT or d.fn == EXP:
+    def positive(self, t: Term | Read) -> bool:
+        """Exponentials, and products and sums of them; an empty sum is zero."""
+        d = self.atoms[t.atom]
+        if t.atom == UNIT or d.fn == EXP:
             return True
-        return d.fn in ("prod", "sum") and all(self.positive(x[0][0].atom) for x in d.operands)
+        spans = [*t.restr, *(((), d.lo[q], d.hi[q]) for q in d.bound)]
+        return (
+            d.fn in ("prod", "sum")
+            and _never_empty(spans)
+            and all(self.positive(x[0][0]) for x in d.operands)
+        )
 
 
 # ------------------------------------------------------------------ helpers
@@ -507,6 +515,10 @@ def _threshold(base: Read, k: Size) -> AtLeast:
     if base.atom == IOTA:
         return AtLeast(base._replace(at=(total(((base.at[0], 1),), -k),)), 0)
     return AtLeast(base, k)
+
+
+def _never_empty(spans: Sequence[Interval]) -> bool:
+    return all(at_least(b, a + 1) for _, a, b in spans)
 
 
 def _is_filled(d: Atom) -> bool:

@@ -22,6 +22,9 @@ UNIT, IOTA = 0, 1  # the constant 1, and the function v -> v
 INTERNAL = frozenset(("lin", "sum", "prod", "power", "ge", "eq", "max", "min"))
 """Functions with a meaning of their own; those of operators never have these names."""
 
+REDUCTIONS = frozenset(("sum", "max", "min"))
+"""Functions over the bound variables of an atom; any other has these as whole axes."""
+
 PLACES = {"lin": 1, "power": 1, "ge": 1, "eq": 2, "max": 1, "min": 1}
 
 Label = tuple[Any, ...]
@@ -158,6 +161,10 @@ def _defined(atoms: list[Atom], k: int, a: Atom) -> None:
         raise NotChecked(f"atom {k} has another number of operands")
     if a.whole and a.fn in INTERNAL:
         raise NotChecked(f"atom {k} is no function of whole axes")
+    if a.fn not in REDUCTIONS and not set(a.bound) <= set(a.whole):
+        raise NotChecked(f"atom {k} is no reduction")
+    if a.fn in ("sum", "prod") and any(len(op) != 1 for op in a.operands):
+        raise NotChecked(f"atom {k} is a product of other than terms")
     if not all(at_least(a.hi[q], a.lo[q]) for q in a.bound):
         raise NotChecked(f"atom {k} has a reduction that ends before it starts")
     for op in a.operands:
@@ -204,6 +211,8 @@ def well_formed(atoms: list[Atom], m: Meaning, known: Collection[Any] = ()) -> N
         _partition(m.boxes, m.extents)
     for c in m.cells:
         _well_formed(atoms, len(atoms), c.lin, len(m.extents))
+    if not all(at_least(f, 0) for d in m.dims if len(d) > 1 for f in d):
+        raise NotChecked("digits of less than no values")
 
 
 def _partition(boxes: Sequence[Any], ext: tuple[Size, ...]) -> None:

@@ -73,13 +73,21 @@ def concrete(
     if kind == "broadcast":
         return [sources[a["group"].index(a["src"])]] * n
     if kind == "all_to_all":
-        split, join = a["split_dim"] % types[0].rank, a["concat_dim"] % types[0].rank
-        pieces = []
-        for s, x in zip(sources, attrs, strict=True):
-            sizes = x.get("send_sizes") or (exact_part(s.shape[split], n),) * n
-            pieces.append(_cut(s, split, sizes))
-        return [joined([p[r] for p in pieces], join) for r in range(n)]
+        return _exchanged(sources, attrs, types[0].rank)
     raise NotChecked(f"the collective {kind}")
+
+
+def _exchanged(sources: Sequence[Source], attrs: Sequence[Any], rank: int) -> list[Source]:
+    split, join, n = attrs[0]["split_dim"] % rank, attrs[0]["concat_dim"] % rank, len(sources)
+    pieces = []
+    for s, x in zip(sources, attrs, strict=True):
+        sizes = x.get("send_sizes") or (exact_part(s.shape[split], n),) * n
+        pieces.append(_cut(s, split, sizes))
+    for r, x in enumerate(attrs):
+        got = x.get("recv_sizes")
+        if got is not None and got != tuple(p[r].shape[join] for p in pieces):
+            raise NotChecked("parts of other sizes than are sent")
+    return [joined([p[r] for p in pieces], join) for r in range(n)]
 
 
 def _cut(s: Source, dim: int, sizes: Sequence[Any]) -> list[Source]:

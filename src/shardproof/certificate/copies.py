@@ -162,6 +162,8 @@ class Copies:
         spelled = {x for a in t.of.made for x in _atoms(self.atoms[a])} if t.of else set()
         old = c.of.atoms if c.of is not None else {}
         ranges: tuple[dict[int, Any], ...] = (run.algebra.known, run.algebra.spans)
+        domains = run.functions.domains
+        sets = (run.algebra.boolean, domains.stated, domains.divisors)
         for a, b in c.atoms.items():
             if a == b or a in old:
                 continue
@@ -171,8 +173,8 @@ class Copies:
                 raise NotChecked("a copy that renames an atom of a known range")
             if run.algebra.range(a) != run.algebra.range(b):
                 raise NotChecked("a copy that renames positions along another axis")
-            if a in run.algebra.boolean and b not in run.algebra.boolean:
-                raise NotChecked("a copy that renames a condition")
+            if any(a in facts and b not in facts for facts in sets):
+                raise NotChecked("a copy that renames a condition, or what has a value")
             if run.infinite.reads(a) or run.infinite.reads(b):
                 raise NotChecked("a copy that renames infinities")
             if (a in run.undefined) != (b in run.undefined):
@@ -204,16 +206,20 @@ class Copies:
     def _facts(self, c: Copy) -> None:
         """What is known of the template's atoms is known of their images."""
         run, t = self.run, c.template
+        domains = run.functions.domains
         for a in t.inside():
             b = c.atoms[a]
-            for group in (run.undefined, run.differs):
+            for group in (run.undefined, run.differs, domains.stated):
                 if a in group:
                     group.add(b)
             every: tuple[dict[int, Any], ...] = (run.algebra.linear, run.functions.axes)
             for facts in every:
                 if a in facts and facts.setdefault(b, facts[a]) != facts[a]:
                     raise NotChecked("one function with two declarations")
-        run.algebra.divisors |= {c.atoms.get(a, a) for a in t.divisors}
+        divisors = {c.atoms.get(a, a) for a in t.divisors}
+        run.algebra.divisors |= divisors
+        if t.graph == 0:
+            domains.divisors |= divisors
 
     def interned(self, m: Meaning) -> Meaning:
         """One object for equal meanings of copies."""

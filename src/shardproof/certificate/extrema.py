@@ -76,7 +76,7 @@ def _is_operand(
     d = algebra.atoms[name.atom]
     mine = {label[2]: (lo, hi) for label, lo, hi in name.restr if label[0] == d.fn}
     spans = [mine.get(q, (d.lo[q], d.hi[q])) for q in d.bound]
-    if len(mine) != len(name.restr) or d.whole or len(d.operands) != 1:
+    if len(mine) != len(name.restr):
         raise NotChecked("a part of an extremum of another form")
     widths = [hi - lo for lo, hi in spans]
     if product(widths) != product(s.shape[x] for x in dims):
@@ -105,7 +105,7 @@ def of_members(algebra: Algebra, op: str, sources: Sequence[Source]) -> Source:
             if n.atom == first.atom and n.at == first.at:
                 spans.append(direct(algebra, op, n.atom, n.restr)[1:])
             else:
-                spans.append(_element(algebra, op, first, n))
+                spans.append(_element(algebra, first, n))
         assert first is not None
         label = (op, first.atom, algebra.atoms[first.atom].n_free)
         return [(Product((), ((shortened(algebra, first, [(label, *_union(spans))]), 1),)), 1)]
@@ -113,9 +113,8 @@ def of_members(algebra: Algebra, op: str, sources: Sequence[Source]) -> Source:
     return Source(sources[0].shape, read)
 
 
-def _element(algebra: Algebra, op: str, of: Read, element: Read) -> tuple[Size, Size]:
+def _element(algebra: Algebra, of: Read, element: Read) -> tuple[Size, Size]:
     """The one index at which the operand of an extremum is ``element``."""
-    direct(algebra, op, of.atom, of.restr)
     d = algebra.atoms[of.atom]
     ((t, c), *more) = d.operands[0]
     v = fresh()

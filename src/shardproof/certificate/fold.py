@@ -191,7 +191,7 @@ def _same_group(
             target = members.group(rank, (peer,))[0]
         else:
             target = ranks[peer] if isinstance(peer, int) and 0 <= peer < len(ranks) else -1
-        if theirs.pop(key, None) != target:
+        if target < 0 or theirs.pop(key, None) != target:
             raise NotChecked(f"rank {rank}: {op} has another peer")
     if op in PEER:  # messages are matched by their ends and tag, not by a group
         mine.pop("group_size", None), theirs.pop("group_size", None)

@@ -11,6 +11,7 @@ from itertools import product as choices
 
 from shardproof.certificate.algebra import Algebra
 from shardproof.certificate.claims import INTERNAL
+from shardproof.certificate.domains import Domains
 from shardproof.certificate.exact import (
     Aff,
     Coef,
@@ -47,6 +48,7 @@ class Functions:
 
     def __init__(self, algebra: Algebra) -> None:
         self.algebra, self.atoms = algebra, algebra.atoms
+        self.domains = Domains(algebra)
         self.axes: dict[int, tuple[tuple[Size, bool], ...] | str] = {}
 
     # ---- scalar functions
@@ -86,7 +88,7 @@ class Functions:
         if p.ranges or isinstance(c, Quotient) or c <= 0:
             return None
         flat = self._factors(p)
-        if not all(isinstance(b, Exp) or (isinstance(b, Read) and self.algebra.positive(b.atom))
+        if not all(isinstance(b, Exp) or (isinstance(b, Read) and self.algebra.positive(b))
                    for b, _ in flat):  # fmt: skip
             return None
         out: Sum = []
@@ -98,7 +100,7 @@ class Functions:
                 parts.append(([(Product((), ((b, 1),)), 1)], e))
         for arg, e in parts:
             name = self._find(claimed, alg.LOG, lambda r, y=arg: self._argument(r, y, region))  # type: ignore[misc]
-            self._note_linear(name.atom, frozenset())
+            self._note(name, frozenset())
             out.append((Product((), ((name, 1),)), e))
         return out
 
@@ -119,7 +121,7 @@ class Functions:
 
         def match(r: Read, mine: Sequence[Sum]) -> bool:
             d = self.atoms[r.atom]
-            if d.whole or d.bound or self.axes.setdefault(r.atom, SCALAR) != SCALAR:
+            if d.whole or self.axes.setdefault(r.atom, SCALAR) != SCALAR:
                 return False
             named = [self.algebra.operand_sum(r, k, r.at) for k in range(len(mine))]
             orders = [named, named[::-1]] if a.commutative and len(named) == 2 else [named]
@@ -151,7 +153,7 @@ class Functions:
             name = next((r for r in names if match(r, mine)), None)
             if name is None:
                 raise NotChecked(f"the claimed value is no {fn} of the operands")
-            self._note_linear(name.atom, frozenset(linear))
+            self._note(name, frozenset(linear))
             found.append((Product((), ((name, 1),)), c))
         return found
 
@@ -159,9 +161,11 @@ class Functions:
         d = self.atoms[r.atom]
         return d.fn == fn and same_attrs(d.attrs, tuple(attrs)) and len(d.operands) == n
 
-    def _note_linear(self, atom: int, places: frozenset[int]) -> None:
-        if self.algebra.linear.setdefault(atom, places) != places:
+    def _note(self, r: Read, places: frozenset[int]) -> None:
+        """A node applies the function that ``r`` is, which is linear in ``places``."""
+        if self.algebra.linear.setdefault(r.atom, places) != places:
             raise NotChecked("one function with two declarations")
+        self.domains.applied(r)
 
     # ---- functions of whole axes
 
@@ -221,8 +225,6 @@ class Functions:
         whether the claimed term reads the result at the place at hand."""
         d = self.atoms[r.atom]
         todo = sorted(d.whole)
-        if not set(d.bound) <= set(todo):
-            return None
         values = [*r.at, *(const(0) for _ in d.bound)]
         for _, n, index, at in axes:
             group: list[int] = []
@@ -253,17 +255,17 @@ class Functions:
         for s, e in zip(sources, a.exponents, strict=True):
             x = spread(s, shape).read(region, at)
             if e < 0:
-                self._divided_by(x)
+                self._divided_by(x, claimed, rooted=e.denominator != 1)
             factors.append(x if e == 1 else self._power(x, e, region, claimed))
         return self.algebra.equal(times(factors), claimed, region)
 
-    def _divided_by(self, x: Sum) -> None:
-        """Note that the program divides by a value, so that it is not zero where both programs
-        are defined."""
-        for p, _ in x if len(x) == 1 else []:
-            for b, _ in self._factors(p):
-                if isinstance(b, Read):
-                    self.algebra.divides(b.atom)
+    def _divided_by(self, x: Sum, claimed: Sum, rooted: bool) -> None:
+        """Note that the program divides by a value, or by a root of it, so that it is not zero
+        where both programs are defined."""
+        for p, _ in x if len(x) == 1 and not x[0][0].ranges else []:
+            for b, e in self._factors(p):
+                if isinstance(b, Read) and e > 0:
+                    self.domains.divided(b, self._inside(claimed, 3), rooted)
 
     def _power(self, x: Sum, e: Rational, region: Region, claimed: Sum) -> Sum:
         if not x:
@@ -273,6 +275,7 @@ class Functions:
         if e.denominator != 1:
             name = self._find(claimed, "power", lambda r: self.atoms[r.atom].attrs == (e,) and
                               self._argument(r, x, region))  # fmt: skip
+            self.domains.root(name, e)
             return [(Product((), ((name, 1),)), 1)]
         lead = x[0][1]
         if len(x) == 1 and not x[0][0].ranges:
@@ -282,7 +285,7 @@ class Functions:
         name = self._find(claimed, "lin", lambda r: self.algebra.equal(
             unit, [(Product((), ((r, 1),)), 1)], region))  # fmt: skip
         if e < 0:
-            self.algebra.divides(name.atom)
+            self.domains.divided(name, self._inside(claimed, 3))
         return [(Product((), ((name, e),)), self.algebra.raised(lead, e))]
 
     def _argument(self, r: Read, x: Sum, region: Region) -> bool:

@@ -91,8 +91,8 @@ class Operators(Claimed):
             m = self.claim(table, v)
             if isinstance(rule, alg.Undefined):
                 self.undefined |= m.atoms
-            elif isinstance(rule, LOOKUPS) and not self.sequentially:
-                # It may leave its table, and then has no value, even if it is masked later.
+            elif not self.sequentially and (isinstance(rule, LOOKUPS) or alg.is_partial(rule)):
+                # It may leave its table or domain, and then has no value, even if it cancels.
                 self.undefined |= m.atoms - known
         if isinstance(rule, alg.Constant) and isinstance(rule.value, float):
             self.infinite.constant(self.claim(table, v), rule.value)

@@ -29,7 +29,7 @@ def root_of(atoms: Sequence[Atom], b: Base, e: Rational) -> tuple[Term, Coef, in
         return None
     times = abs(int(e)) // root.denominator * (1 if e > 0 else -1)
     ((x, c),) = d.operands[0]
-    if times == 0 or not _positive(c) or not nonnegative(atoms, x):
+    if times == 0 or not positive_number(c) or not nonnegative(atoms, x):
         return None
     return x, c, root.numerator * times, e - times * root.denominator
 
@@ -48,7 +48,9 @@ def nonnegative(atoms: Sequence[Atom], t: Term, depth: int = MAX_DEPTH) -> bool:
             len(x) == 1 and (_even(x) or nonnegative(atoms, x[0][0], depth - 1)) for x in d.operands
         )
     if d.fn == "lin":
-        return all(_positive(c) and nonnegative(atoms, u, depth - 1) for u, c in d.operands[0])
+        return all(
+            positive_number(c) and nonnegative(atoms, u, depth - 1) for u, c in d.operands[0]
+        )
     return False
 
 
@@ -62,5 +64,5 @@ def _even(operand: Lin) -> bool:
     return not isinstance(e, Quotient) and e.denominator == 1 and e.numerator % 2 == 0
 
 
-def _positive(c: Coef) -> bool:
+def positive_number(c: Coef) -> bool:
     return not isinstance(c, Quotient) and c > 0

@@ -18,10 +18,10 @@ MAX_TEXT = 160
 
 def relation_lines(problem: Problem) -> list[str]:
     """What each distributed input is, by the relation graphs."""
-    graphs = [[(n, g, v) for n, v in zip(g.output_names, g.outputs, strict=True)]
+    graphs = [[(n, g, v, None) for n, v in zip(g.output_names, g.outputs, strict=True)]
               for g in problem.relation]  # fmt: skip
     lines = _grouped(graphs)
-    known = {name for parts in graphs for name, _, _ in parts}
+    known = {part[0] for parts in graphs for part in parts}
     unknown = {v.name for g in problem.distributed.graphs for v in g.inputs} - known
     return _limited([*lines, *(f"{n}: anything" for n in sorted(unknown))])
 
@@ -29,14 +29,11 @@ def relation_lines(problem: Problem) -> list[str]:
 def obligation_lines(problem: Problem) -> list[str]:
     """What each output was shown to be."""
     plain = [ob for ob in problem.obligations if not ob.partial_over]
-    graphs = [
-        [(ob.dist_output, g, g.outputs[0]) for ob in plain if (g := ob.expected[k]) is not None]
-        for k in range(len(problem.relation))
-    ]
+    graphs = [[p for ob in plain for p in _part(ob, k)] for k in range(len(problem.relation))]
     lines = []
     for ob in problem.obligations:
         if ob.partial_over:
-            axes = ", ".join(ob.partial_over)
+            axes = ", ".join(map(shorten, ob.partial_over))
             parts = [_part(ob, k) for k in range(len(ob.expected))]
             lines += [f"{line} (summed over {axes})" for line in _grouped(parts)]
     return _limited([*_grouped(graphs), *lines])
@@ -48,21 +45,22 @@ def not_stated(problem: Problem) -> list[str]:
     return [n for n in problem.sequential.output_names if n not in stated]
 
 
-Parts = Sequence[tuple[str, Graph, Value | None]]
+Parts = Sequence[tuple[str, Graph, Value | None, str | None]]
+"""Names, graphs, their values, and what the input of a graph is, whatever it is called there."""
 
 
 def _part(ob: Obligation, k: int) -> Parts:
     g = ob.expected[k]
-    return [] if g is None else [(ob.dist_output, g, g.outputs[0])]
+    return [] if g is None else [(ob.dist_output, g, g.outputs[0], ob.seq_output)]
 
 
 def _grouped(ranks: Sequence[Parts]) -> list[str]:
     """One line a name and expression; what has its sequential name on every rank in one line."""
     found: dict[str, dict[str, list[int]]] = {}
     for k, parts in enumerate(ranks):
-        for name, g, v in parts:
+        for name, g, v, read in parts:
             if v is not None:
-                found.setdefault(name, {}).setdefault(_expression(g, v), []).append(k)
+                found.setdefault(name, {}).setdefault(_expression(g, v, read), []).append(k)
     everywhere = len(ranks)
     same = [n for n, texts in found.items() if list(texts.items()) == [(n, [*range(everywhere)])]]
     lines = [f"{', '.join(same)}: the same on every rank"] if same else []
@@ -78,9 +76,9 @@ def _where(ranks: Sequence[int], everywhere: int) -> str:
     return f" on rank{'s' if len(ranks) > 1 else ''} " + ", ".join(map(str, ranks))
 
 
-def _expression(g: Graph, v: Value) -> str:
+def _expression(g: Graph, v: Value, read: str | None) -> str:
     """A value of a graph of rearrangements as an expression of the graph's inputs."""
-    texts: dict[Value, str] = {x: x.name for x in g.inputs}
+    texts: dict[Value, str] = {x: read or x.name for x in g.inputs}
     for node in g.nodes:
         args = [texts[x] for x in node.inputs]
         args += [f"{k}={_attr(x)}" for k, x in node.attrs.items()]

@@ -52,8 +52,10 @@ def _statement(doc: Document, problem: Problem) -> list[str]:
     if doc.assumed or doc.fixed:
         out += ["", "Assuming"]
         out += [f"  {shorten(text)}" for text in doc.assumed]
-        out += [f"  {name} = {value} in every element" for name, value in doc.fixed.items()]
+        out += [
+            f"  {shorten(name)} = {value} in every element" for name, value in doc.fixed.items()
+        ]
     if doc.assumptions:
         out += ["", "The file says of how the graphs were made, which no checker can see:"]
-        out += [f"  {kind}: {shorten(text)}" for kind, text in doc.assumptions]
+        out += [f"  {shorten(kind)}: {shorten(text)}" for kind, text in doc.assumptions]
     return [*out, ""]

@@ -27,14 +27,26 @@ def condition(table: Table, atom: int, positive: Test) -> str | None:
     if d is None:
         return None
     fn = d.fn.removesuffix(" operator")
-    if fn == "power" and not _all(d.operands[0], lambda t: nonnegative(table, t)):
-        return f"what {a.name} takes a root of is nowhere negative"
-    if fn in PARTIAL and not (PARTIAL[fn] == "positive" and _all(d.operands[0], positive)):
+    if fn == "power":
+        return _of_root(table, a.name, d.operands[0], exponent(d.attrs[0]), positive)
+    # A sum over no index is 0, and has no terms.
+    if fn in PARTIAL and not (
+        PARTIAL[fn] == "positive" and d.operands[0] and _all(d.operands[0], positive)
+    ):
         return f"the argument of {a.name} is {PARTIAL[fn]}"
     if fn in ("prod", "sum"):
         factors = [(op[0][0], exponent(op[0][1])) for op in d.operands]
         if any(e < 0 and not positive(t) for t, e in factors):
             return f"{a.name} divides by what is nowhere zero"
+    return None
+
+
+def _of_root(table: Table, name: str, lin: Lin, power: Fraction, positive: Test) -> str | None:
+    if not _all(lin, lambda t: nonnegative(table, t)):
+        return f"what {name} takes a root of is {'nowhere negative' if power > 0 else 'positive'}"
+    # Of terms that are nowhere negative a positive one is enough.
+    if power < 0 and not any(positive(t) for t, _ in lin):
+        return f"{name} divides by what is nowhere zero"
     return None
 
 

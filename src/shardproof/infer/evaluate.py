@@ -111,7 +111,7 @@ class Evaluator:
             result: Val = rule(algebra, list(operands), out)
         except (Unsupported, Undecided, ZeroDivisionError) as e:
             result = self.opaque(algebra, operands, out, str(e))
-            if isinstance(e, OutOfTable):
+            if isinstance(e, OutOfTable) or alg.is_partial(algebra):
                 self._stops(result)
             if isinstance(algebra, alg.Constant) and isinstance(algebra.value, float):
                 self.infinite.literal(result, algebra.value)
@@ -122,8 +122,9 @@ class Evaluator:
         return result
 
     def _stops(self, v: Val) -> None:
-        """A distributed lookup outside of its table has no value, even if all of it is masked
-        later. Where the sequential program does the same, it is said to be inside."""
+        """A distributed lookup outside of its table, or a function outside of its domain, has no
+        value, even if it is masked or cancels later. Where the sequential program does the same,
+        it is said to be inside."""
         self.undefined.update(t.atom for t in _terms(v) if self.table.is_foreign(t.atom))
 
     def _keep_undefined(

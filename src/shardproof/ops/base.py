@@ -257,6 +257,13 @@ Algebra = Union[  # noqa: UP007 - alias of many classes
 ]  # fmt: skip
 
 
+def is_partial(rule: Algebra) -> bool:
+    """Whether an elementwise rule has no value for some numbers."""
+    if isinstance(rule, Monomial):
+        return any(e < 0 or e.denominator != 1 for e in rule.exponents)
+    return isinstance(rule, Pointwise) and rule.fn in PARTIAL
+
+
 def makes_axis(rule: Algebra) -> bool:
     """Whether an output has an axis that no operand has. No instance of such a function can be
     named, so its operator is taken by its definition, if it has one."""
