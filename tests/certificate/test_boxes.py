@@ -17,14 +17,13 @@ from shardproof.certificate import pieces as pw
 from shardproof.certificate.claims import Piece
 from shardproof.certificate.exact import Aff, NotChecked, const, variable
 from shardproof.certificate.region import (
+    Boxes,
     Region,
     Split,
     _digit_boxes,
     _one_block,
     digits,
-    find_cell,
     place,
-    rising,
 )
 
 # ------------------------------------------------------------------ boxes
@@ -178,21 +177,20 @@ BORDERS = [[0, 3, 7, 12], [0, 0, 5, 12], [0, 12], [0, 1, 2, 12], [0, 4, 4, 12]]
 def test_the_interval_of_an_index(borders: list[int], turned: bool, ranges: Any, a: Aff) -> None:
     cells = [((x,), (y,)) for x, y in pairwise(borders)]
     cells = cells[::-1] if turned else cells
-    for starts in ([], rising(cells)):
-        try:
-            found = parts(ranges, a, lambda r, x, s=starts: (x, find_cell(r, [x], cells, s)))  # type: ignore[misc]
-        except NotChecked:
-            assert a[1]
-            assert a[1][0][1] < 0
-            continue
-        for r, (x, k) in found:
-            assert all(cells[k][0][0] <= value(x, at) < cells[k][1][0] for at in points(r.ranges))
+    try:
+        found = parts(ranges, a, lambda r, x: (x, Boxes(cells).find(r, [x])))
+    except NotChecked:
+        assert a[1]
+        assert a[1][0][1] < 0
+        return
+    for r, (x, k) in found:
+        assert all(cells[k][0][0] <= value(x, at) < cells[k][1][0] for at in points(r.ranges))
 
 
 def test_boxes_of_two_axes() -> None:
     cells = [((0, 0), (2, 4)), ((2, 0), (4, 1)), ((2, 1), (4, 4))]
     whole = Region({8: (0, 4), 9: (0, 4)}, (variable(8), variable(9)))
-    found = list(whole.visit(lambda r: find_cell(r, r.index, cells), 50, "it"))
+    found = list(whole.visit(lambda r: Boxes(cells).find(r, r.index), 50, "it"))
     seen = Counter()
     for r, k in found:
         for at in points(r.ranges):
@@ -204,15 +202,13 @@ def test_boxes_of_two_axes() -> None:
     assert seen == Counter(choices(range(4), repeat=2))
 
 
-def test_intervals_in_order() -> None:
-    assert rising([((0,), (2,)), ((2,), (4,))]) == [0, 2]
-    assert rising([((2,), (4,)), ((0,), (2,))]) == []
-    assert rising([((0, 0), (2, 2)), ((2, 0), (4, 2))]) == []
-    assert rising([((0,), (N,)), ((N,), (2 * N,))]) == []
-    assert rising([((0,), (N,)), ((1,), (2 * N,))]) == [0, 1]
+def test_where_boxes_start() -> None:
+    assert Boxes([((0,), (2,)), ((2,), (4,))]).starts == [0, 2]
+    assert Boxes([((2,), (4,)), ((0,), (2,))]).starts == [0, 2]
+    assert Boxes([((0,), (N,)), ((N,), (2 * N,))]).starts == []
     at = [((0,), (2,)), ((2,), (N + 2,))]
     far = Region({8: (0, N)}, ())
-    assert find_cell(far, [(2, ((8, 1),))], at, rising(at)) == 1
+    assert Boxes(at).find(far, [(2, ((8, 1),))]) == 1
 
 
 def test_the_values_of_an_index() -> None:

@@ -17,7 +17,7 @@ from shardproof.certificate.operators import Operators
 from shardproof.certificate.outputs import _all_ranks, _boxes, _covers, _image, check_cover
 from shardproof.certificate.products import Product, Read, Sum
 from shardproof.certificate.reading import check_proof
-from shardproof.certificate.region import Region, find_cell
+from shardproof.certificate.region import Boxes, Region
 from shardproof.certificate.rules import Source
 from shardproof.certificate.write import proof_of
 from shardproof.infer.run import infer
@@ -241,7 +241,7 @@ def test_an_output_of_one_element() -> None:
 )
 def test_every_element_is_compared(n: Any, cut: Any, order: int) -> None:
     def pieces(r: Region, at: Any) -> Sum:
-        k = find_cell(r, at, [((0,), (cut,)), ((cut,), (n,))])
+        k = Boxes([((0,), (cut,)), ((cut,), (n,))]).find(r, at)
         return [(Product((), ((Read((1, 2)[::order][k], tuple(at)), 1),)), 1)]
 
     class Nothing:

@@ -350,7 +350,7 @@ def test_which_element_an_index_hits() -> None:
     for v, at_ in ((V, 2), ((1, ((8, 1),)), 1), ((2, ((8, 1),)), 1), ((-1, ((8, 1),)), 3)):
         with pytest.raises(Split) as cut:
             hits(always, v)
-        assert (cut.value.var, cut.value.at, cut.value.radix) == (8, at_, None)
+        assert (cut.value.var, cut.value.points, cut.value.radix) == (8, (at_,), None)
     for v in ((0, ((8, 2),)), (0, ((8, 1), (9, 1)))):
         with pytest.raises(NotChecked, match="no single variable"):
             hits(always, v, region=Region({8: (0, 4), 9: (0, 4)}, ()))

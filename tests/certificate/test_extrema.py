@@ -12,7 +12,7 @@ from shardproof.certificate.claims import Atom, Term
 from shardproof.certificate.exact import NotChecked, const, total, variable
 from shardproof.certificate.extrema import _union, direct, of_members, over_dims
 from shardproof.certificate.products import Product, Read, Sum
-from shardproof.certificate.region import Region, find_cell
+from shardproof.certificate.region import Boxes, Region
 from shardproof.certificate.rules import Source
 from shardproof.ops import base as alg
 
@@ -157,7 +157,7 @@ def test_every_piece_is_compared() -> None:
         for wrong in ([0], [1]):
 
             def at_(r: Region, at: Any, cut: int = cut, wrong: Any = wrong) -> Sum:
-                k = find_cell(r, at, [((0,), (cut,)), ((cut,), (4,))])
+                k = Boxes([((0,), (cut,)), ((cut,), (4,))]).find(r, at)
                 return term((Read(4, (total(((at[0], 1),), int(k in wrong)),)), 1))
 
             assert not over(Source((4,), at_), named(6), 0)

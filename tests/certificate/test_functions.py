@@ -14,7 +14,7 @@ from shardproof.certificate.claims import Atom, Term
 from shardproof.certificate.exact import NotChecked, Quotient, const, quotient, total, variable
 from shardproof.certificate.functions import Functions
 from shardproof.certificate.products import AtLeast, Exp, Read, Sum
-from shardproof.certificate.region import Region, find_cell
+from shardproof.certificate.region import Boxes, Region
 from shardproof.certificate.rules import Source
 from shardproof.ops import base as alg
 
@@ -293,7 +293,7 @@ def test_a_whole_axis_in_pieces() -> None:
 
     def pieces(*k: int, cut: int = 2) -> Source:
         def at_(r: Region, at: Any) -> Sum:
-            mine = find_cell(r, at, [((0,), (cut,)), ((cut,), (4,))])
+            mine = Boxes([((0,), (cut,)), ((cut,), (4,))]).find(r, at)
             return product((Read(k[mine], tuple(at)), 1))
 
         return Source((4,), at_)

@@ -36,7 +36,7 @@ def test_a_guard_confines_one_side_or_two() -> None:
     for lo, hi, at in ((2, None, 2), (2, 6, 2), (0, 4, 4), (2, 4, 2)):
         with pytest.raises(Split) as cut:
             confined(free, variable(8), lo, hi, region)
-        assert (cut.value.var, cut.value.at) == (8, at)
+        assert (cut.value.var, cut.value.points) == (8, (at,))
 
 
 def test_a_guard_of_two_indices_shortens_one() -> None:

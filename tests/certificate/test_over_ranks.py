@@ -11,7 +11,7 @@ from shardproof.certificate.claims import Atom, Lin, Term
 from shardproof.certificate.exact import Aff, NotChecked, const, quotient, variable
 from shardproof.certificate.products import Exp, Product, Read, Sum
 from shardproof.certificate.ranks import Ranks, _lifted
-from shardproof.certificate.region import Region, Split, find_cell
+from shardproof.certificate.region import Boxes, Region, Split
 from shardproof.certificate.rules import Source
 from shardproof.ir.graph import Mesh
 from shardproof.ir.sizes import only_symbol, symbol
@@ -210,7 +210,7 @@ def test_pieces_are_looked_at_on_all_ranks(cut: Any) -> None:
     """The first, or the last, reads another piece of what is summed."""
 
     def pieces(r: Region, at: Any) -> Sum:
-        k = find_cell(r, at, [((0,), (cut,)), ((cut,), (N,))])
+        k = Boxes([((0,), (cut,)), ((cut,), (N,))]).find(r, at)
         return [(product(read(2, at=(const(k),))), 1)]
 
     made = ranks().reduced("sum", Source((N,), pieces), ("r",), "f32")

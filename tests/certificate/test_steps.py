@@ -66,7 +66,7 @@ def test_the_range_of_positions() -> None:
 def test_part_of_an_operand_of_several_terms() -> None:
     at = algebra(defined("f", ((scalar(5), 1), (scalar(2), 1))))
     with pytest.raises(NotChecked, match="has one already"):
-        at.operand(read(6, ((("in", 6, 0, SUM), 0, 2),)), 0, ())
+        at.operand(read(6, ((("in", 6, 0, SUM), 0, 2),)), 0)
 
 
 def test_part_of_a_sum_beside_a_power() -> None:
