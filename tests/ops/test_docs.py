@@ -14,7 +14,7 @@ def test_every_operator_has_a_page(op: str) -> None:
     page = docs.page(op)
     assert page.startswith(f"# {op}\n")
     assert known()[op].doc in page
-    assert "output 0" in page or op == "send"
+    assert "output 0" in page or "-> no output" in page
 
 
 @pytest.mark.parametrize("op", sorted(known()))
@@ -22,7 +22,7 @@ def test_examples_are_calls_with_symbolic_sizes(op: str) -> None:
     call = example(known()[op])
     outputs = infer_types(op, call.inputs, call.attrs)
     algebra = known()[op].algebra(call.inputs, call.attrs)
-    assert len(algebra) == max(len(outputs), 1)
+    assert len(algebra) == (len(outputs) or int(op == "send"))
     for t in outputs:
         assert all(str(n) for n in t.shape)
 

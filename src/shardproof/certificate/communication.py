@@ -20,7 +20,7 @@ from shardproof.ir.sizes import (
 )
 
 EXTREMA = ("max", "min")
-SHARED = ("op", "dim", "split_dim", "concat_dim", "src", "sizes", "group")
+SHARED = ("how", "op", "dim", "split_dim", "concat_dim", "src", "sizes", "group")
 
 
 def exact_part(n: Size, parts: Size) -> Size:

@@ -69,6 +69,7 @@ class Walk:
         )
         self.flying: set[Node] = set()
         self.made: dict[Value, Node] = {}
+        self.handles: dict[Any, Node] = {}
         for k, g in enumerate(self.graphs):
             if g.rank is not None and g.rank != k:
                 raise NotChecked("the graphs are not in the order of the ranks")
@@ -92,8 +93,10 @@ class Walk:
         while self.place[k] < len(nodes):
             if self.stopped.get(k) in self.flying:
                 return
-            node = nodes[self.place[k]]
+            node, a = nodes[self.place[k]], nodes[self.place[k]].attrs
             if any(self.made.get(v) in self.flying for v in node.inputs):
+                return
+            if node.op == "wait_sent" and self.handles.get((k, a["handle"])) in self.flying:
                 return
             self.place[k] += 1
             if not self._meets_others(node):
@@ -133,6 +136,8 @@ class Walk:
         self.flying.add(node)
         if a.get("async") is True:
             self.made.update((v, node) for v in node.outputs)
+        if "handle" in a:
+            self.handles[k, a["handle"]] = node
         if not all(queues[s] for s in slots):
             return None
         members = tuple(queues[s].popleft() for s in slots)

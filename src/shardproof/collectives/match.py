@@ -9,7 +9,8 @@ Model of blocking, chosen so that a program passes only if it runs on every lega
 - A collective blocks where it stands. With attribute ``async`` = True it is only *issued* there,
   in the order of its group, and blocks at the ``wait`` of its result.
 - ``send`` is a rendezvous: it blocks until the matching ``recv`` is reached. With ``async`` =
-  True it is buffered and never blocks, but must be received before the program ends.
+  True it is buffered and blocks at the ``wait_sent`` of its ``handle`` only, but must be received
+  before the program ends.
 - ``recv`` blocks until the matching ``send`` is reached; with ``async`` = True at its ``wait``.
 - Calls are matched within one communicator only: that of a group's members and ``comm``, which
   tells process groups over the same ranks apart. Messages of one (source, destination, tag) are
@@ -168,6 +169,7 @@ class _Matcher:
         self.pending: dict[Node, int] = {}  # issued, not matched
         self.blocked: dict[int, Node] = {}  # the unmatched call each stopped rank waits for
         self.producer: dict[Value, Node] = {}  # async results
+        self.handles: dict[tuple[int, object], Node] = {}  # sends that are waited for
         self.classes = program.inner is not None
         self.skip: set[Node] = set()  # calls that validation refused: they match nothing
         self.bad_groups: set[GroupKey] = set()
@@ -223,7 +225,7 @@ class _Matcher:
         nodes, start = self.graphs[rank].nodes, self.pc[rank]
         while self.pc[rank] < len(nodes):
             node = nodes[self.pc[rank]]
-            unfinished = self.first_unfinished(node)
+            unfinished = self.first_unfinished(rank, node)
             if unfinished is not None:
                 self.blocked[rank] = unfinished
                 break
@@ -237,8 +239,12 @@ class _Matcher:
                     break
         return self.pc[rank] > start
 
-    def first_unfinished(self, node: Node) -> Node | None:
-        """An in-flight call whose result ``node`` takes; it must be complete before."""
+    def first_unfinished(self, rank: int, node: Node) -> Node | None:
+        """An in-flight call whose result ``node`` takes, or that it waits for; it must be complete
+        before."""
+        if node.op == "wait_sent":
+            sent = self.handles.get((rank, node.attrs["handle"]))
+            return sent if sent in self.pending else None
         for v in node.inputs:
             made_by = self.producer.get(v)
             if made_by is not None and made_by in self.pending:
@@ -251,6 +257,8 @@ class _Matcher:
         self.queues[key][rank, role].append(node)
         self.pending[node] = rank
         self.producer.update((v, node) for v in node.outputs if is_async(node))
+        if "handle" in node.attrs:
+            self.handles[rank, node.attrs["handle"]] = node
         participants = _participants(rank, node)
         slots = (
             list(zip(participants, ("send", "recv"), strict=True))

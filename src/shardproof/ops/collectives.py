@@ -19,8 +19,9 @@ def _group(attrs: Attrs) -> Size:
         raise ShapeError(f"attribute 'group' must be a tuple of ranks or axes, got {group!r}")
     if all(isinstance(g, int) for g in group) and group and n != len(group):
         raise ShapeError(f"group {group} has {len(group)} members, group_size is {n}")
-    if not isinstance(attrs.get("comm", ""), str):
-        raise ShapeError(f"attribute 'comm' must be a name, got {attrs['comm']!r}")
+    for name in ("comm", "how"):
+        if not isinstance(attrs.get(name, ""), str):
+            raise ShapeError(f"attribute {name!r} must be a text, got {attrs[name]!r}")
     if not at_least(n, 1):
         raise ShapeError(f"group_size {n} is not shown to be >= 1")
     return n
@@ -122,7 +123,7 @@ def _recv(inputs: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType(at.dtype(attrs), at.sizes(attrs, "shape"))
 
 
-_GROUP = "group group_size comm?"
+_GROUP = "group group_size comm? how?"
 _TABLE: tuple[tuple[str, str, str, Types, str], ...] = (
     ("all_reduce", "x", f"op {_GROUP} async?", _all_reduce,
      """Every member gets the `op` (sum, avg, max, min, product) of all members' x."""),
@@ -140,9 +141,10 @@ _TABLE: tuple[tuple[str, str, str, Types, str], ...] = (
      this member's share of `split_dim`, the same from every sender."""),
     ("broadcast", "x", f"src {_GROUP} async?", _broadcast,
      """Every member gets the x of the global rank `src`."""),
-    ("send", "x", f"dst tag {_GROUP} async?", _send,
+    ("send", "x", f"dst tag {_GROUP} async? handle?", _send,
      """Sends x to the global rank `dst`; no output. Matched with `recv` by source, destination
-     and tag, in program order."""),
+     and tag, in program order. An asynchronous one may have a `handle`, by which `wait_sent` waits
+     for it."""),
     ("recv", "", f"src tag {_GROUP} shape dtype async?", _recv,
      """The tensor, of the given shape and type, that the global rank `src` sends."""),
 )  # fmt: skip
@@ -151,8 +153,17 @@ for _name, _operands, _attributes, _types, _doc in _TABLE:
     declare(
         _name, _operands, _attributes,
         doc=_doc + " `group` lists the members as global ranks, or names mesh axes."
-        " `comm` tells process groups over the same ranks apart.",
+        " `comm` tells process groups over the same ranks apart; `how` is what else all"
+        " members must agree on (another call of the backend, the order in memory).",
         types=_types,
         algebra=lambda inputs, attrs, kind=_name: Collective(kind),  # type: ignore[misc]
         evaluate=None,
     )  # fmt: skip
+
+declare(
+    "wait_sent", "", "handle",
+    doc="Waits until the earlier asynchronous `send` with this `handle` was received; no output.",
+    types=lambda inputs, attrs: (),
+    algebra=lambda inputs, attrs: (),
+    evaluate=None,
+)  # fmt: skip

@@ -94,6 +94,7 @@ _TABLE: dict[str, tuple[tuple[TensorType, ...], dict[str, AttrValue]]] = {
     "all_to_all": ((_f(S, N * H),), {"split_dim": 1, "concat_dim": 0, **_GROUP}),
     "broadcast": ((_f(*ROWS),), {"src": 0, **_GROUP}),
     "send": ((_f(*ROWS),), {"dst": 1, "tag": 0, "group": (0, 1), "group_size": 2}),
+    "wait_sent": ((), {"handle": "isend"}),
     "recv": ((), {"src": 0, "tag": 0, "group": (0, 1), "group_size": 2, "shape": ROWS,
                   "dtype": "f32"}),
     "signature_call": ((_f(B, S, H), _f(H)), {"target": "my_norm",

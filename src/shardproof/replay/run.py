@@ -101,6 +101,8 @@ def _advance(step: Step, envs: dict[int, Environment]) -> None:
 
 def evaluate(node: Node, operands: Sequence[Array], rank: int = 0) -> Sequence[Array]:
     """The outputs of one node that does not communicate."""
+    if not node.outputs:
+        return ()
     try:
         op = lookup(node.op)
     except KeyError:

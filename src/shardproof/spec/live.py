@@ -152,10 +152,10 @@ def _capture(spec: Spec) -> _Live:
 
     distributed: Any = spec.distributed
 
-    def one(rank: int, objects: Any) -> Captured:
+    def one(rank: int, across: Any) -> Captured:
         mine = tuple(_local(Example, k, v, mesh, rank) for k, v in inputs.items())
         return capture(distributed, mine, step, rank=rank, axes=axes, distributed=True,
-                       objects=objects, **options)  # fmt: skip
+                       across=across, **options)  # fmt: skip
 
     ranks = capture_ranks(int(mesh.size), one)  # type: ignore[arg-type]
     return _Live(spec, mesh, inputs, step, sequential, ranks, again)

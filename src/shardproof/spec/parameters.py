@@ -98,10 +98,10 @@ class ParameterRules:
         axes = tuple((a, int(n)) for a, n in self.mesh.axes)  # type: ignore[arg-type]
         shard = self.given
 
-        def one(rank: int, objects: Any) -> Captured:
+        def one(rank: int, across: Any) -> Captured:
             return capture(
                 lambda mesh, rank: lambda **weights: shard(mesh, rank, weights),
-                examples, Step(), rank=rank, axes=axes, distributed=True, objects=objects,
+                examples, Step(), rank=rank, axes=axes, distributed=True, across=across,
             )  # fmt: skip
 
         found = [expressions(c.lowered.graph) for c in capture_ranks(len(self.ranks), one)]

@@ -166,6 +166,13 @@ def _isend(ctx: LowerContext, tensor: Value, dst: int, tag: int, group_name: Any
     return NoValue("a send has no result")
 
 
+@lowers("_c10d_functional.wait_sent.default")
+def _wait_sent(ctx: LowerContext, handle: str) -> NoValue:
+    """Recorded by the live capture only."""
+    ctx.emit_all("wait_sent", handle=handle)
+    return NoValue("waiting for a send has no result")
+
+
 @lowers("_c10d_functional.irecv.default")
 def _irecv(ctx: LowerContext, tensor: Value, src: int, tag: int, group_name: Any) -> Value:
     out = ctx.emit(

@@ -39,6 +39,7 @@ class Call:
     key: str  # the name under which the group is declared to the lowering
     args: dict[str, Any]
     results: list[tuple[torch.Tensor, Ref]]
+    how: str = ""
 
     def read(self, t: torch.Tensor) -> Ref:
         return self.memory.read(t)
@@ -50,11 +51,15 @@ class Call:
         return self.st.call(target, args, {}, FxType(dtype_name(like.dtype), tuple(shape)))
 
     def communicate(
-        self, target: str, args: tuple[Any, ...], like: torch.Tensor, shape: Sequence[int]
-    ) -> Ref:
-        """A collective; it stays in the program even if its result is not read."""
+        self, target: str, args: tuple[Any, ...], like: torch.Tensor, shape: Sequence[int],
+        how: str = "",
+    ) -> Ref:  # fmt: skip
+        """A collective; it stays in the program even if its result is not read. ``how`` is what
+        members must agree on beside what the target says."""
         ref = self.emit(_F + target + ".default", (*args, self.key), like, shape)
         self.st.effects.add(ref.name)
+        if how:
+            self.st.how[ref.name] = how.removeprefix(", ")
         return ref
 
     def view(self, ref: Ref, like: torch.Tensor, shape: Sequence[int]) -> Ref:
@@ -109,7 +114,7 @@ def _scaled(c: Call, t: torch.Tensor, ref: Ref, shape: Sequence[int]) -> tuple[R
 def _all_reduce(c: Call) -> None:
     for t in c.args["tensors"]:
         x, name = _scaled(c, t, c.read(t), t.shape)
-        c.give(t, c.communicate("all_reduce", (x, name), t, t.shape))
+        c.give(t, c.communicate("all_reduce", (x, name), t, t.shape, stored(c, t)))
 
 
 def _reduce(c: Call) -> None:
@@ -117,13 +122,50 @@ def _reduce(c: Call) -> None:
     me, root = dist.get_rank(), c.ranks[c.args["root_rank"]]
     for t in c.args["tensors"]:
         x, name = _scaled(c, t, c.read(t), t.shape)
-        total = c.communicate("all_reduce", (x, name), t, t.shape)
+        how = f"reduce to member {c.args['root_rank']}" + stored(c, t)
+        total = c.communicate("all_reduce", (x, name), t, t.shape, how)
         c.give(t, total if me == root else c.emit("aten.empty_like.default", (x,), t, t.shape))
 
 
 def _broadcast(c: Call) -> None:
     for t in c.args["tensors"]:
-        c.give(t, c.communicate("broadcast", (c.read(t), c.args["root_rank"]), t, t.shape))
+        args = (c.read(t), c.args["root_rank"])
+        c.give(t, c.communicate("broadcast", args, t, t.shape, stored(c, t)))
+
+
+def stored(c: Call, t: torch.Tensor) -> str:
+    """How a tensor lies in memory, if not row by row: backends move its elements in the order in
+    which they are stored, so all members must store it alike.
+
+    Raises:
+        InputError: there is other memory between its elements.
+    """
+    if t.is_contiguous():
+        return ""
+    strides = t.stride()
+    order = sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d: -strides[d])
+    step = 1
+    for d in reversed(order):
+        if strides[d] != step:
+            raise _in_pieces(c)
+        step *= t.shape[d]
+    return f", dims stored in the order {', '.join(map(str, order))}"
+
+
+def contiguous(c: Call, *tensors: torch.Tensor) -> None:
+    """Refuse what backends refuse, or move in the order in which it is stored."""
+    if not all(t.is_contiguous() for t in tensors):
+        raise _in_pieces(c)
+
+
+def _in_pieces(c: Call) -> InputError:
+    return InputError(
+        f"torch.distributed called c10d.{c.name} on a tensor that is not contiguous",
+        where=str(c.st.origin),
+        expected="contiguous tensors: backends refuse others, or move their elements in another "
+        "order",
+        next_step="call .contiguous() first, and copy the result back",
+    )
 
 
 def _gathered(c: Call, x: torch.Tensor) -> tuple[Ref, tuple[int, ...]]:
@@ -218,6 +260,7 @@ def _reduce_scatter_list(c: Call) -> None:
 
 def _all_to_all_base(c: Call) -> None:
     out, x = c.args["output"], c.args["input"]
+    contiguous(c, out, x)
     recv, send = (tuple(c.args[f"{k}_split_sizes"]) for k in ("output", "input"))
     c.give(out, c.communicate("all_to_all_single", (c.read(x), recv, send), out, out.shape))
 
@@ -246,11 +289,12 @@ def _scatter_from_root(c: Call) -> None:
         else:
             x = c.st.call("aten.empty.memory_format", (shape,), {"dtype": dtype_name(out.dtype)},
                           FxType(dtype_name(out.dtype), shape))  # fmt: skip
-        got = c.communicate("broadcast", (x, c.args["root_rank"]), out, shape)
+        got = c.communicate("broadcast", (x, c.args["root_rank"]), out, shape, "scatter")
         c.give(out, c.emit("aten.select.int", (_waited(c, got, out), 0, me), out, out.shape))
 
 
 def _send(c: Call) -> None:
+    contiguous(c, *c.args["tensors"])
     for t in c.args["tensors"]:
         peer = c.ranks[c.args["dst"]]
         ref = c.st.call(_F + "isend.default", (c.read(t), peer, c.args["tag"], c.key), {}, None)
@@ -258,6 +302,7 @@ def _send(c: Call) -> None:
 
 
 def _recv(c: Call) -> None:
+    contiguous(c, *c.args["tensors"])
     for t in c.args["tensors"]:
         args = (c.read(t), c.ranks[c.args["src"]], c.args["tag"])
         c.give(t, c.communicate("irecv", args, t, t.shape))
@@ -283,6 +328,7 @@ def _barrier(c: Call) -> None:
     x = c.st.call("aten.zeros.default", ((),), {"dtype": "f32"}, scalar)
     ref = c.st.call(_F + "all_reduce.default", (x, "sum", c.key), {}, scalar)
     c.st.effects.add(ref.name)
+    c.st.how[ref.name] = c.how or c.name
 
 
 _RULES: dict[str, Callable[[Call], None]] = {

@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from shardproof.errors import InputError
 from shardproof.frontends.fx_lexer import Ref
 from shardproof.frontends.torch_capture.failures import require_arguments, users_errors
+from shardproof.frontends.torch_capture.groups import Groups
 from shardproof.frontends.torch_capture.lower import Lowered, lost, lower
 from shardproof.frontends.torch_capture.memory import geometry
 from shardproof.frontends.torch_capture.objects import PASSES, Objects, unsettled
@@ -87,18 +88,18 @@ def capture(
     distributed: bool = False,
     kernels: Mapping[str, Any] | None = None,
     dropout: str = "mask",
-    objects: Objects | None = None,
+    across: Across | None = None,
 ) -> Captured:
-    """Capture one rank of the program that ``build`` makes; ``objects`` are those that the ranks
-    pass each other.
+    """Capture one rank of the program that ``build`` makes; ``across`` is what concerns all ranks.
 
     Raises:
         InputError: the program cannot be captured; says where and why.
     """
     start = time.perf_counter()
-    objects = objects or Objects()
-    objects.start(rank)
-    with patched(objects) as watch, rank_of_world(rank, axes) as mesh:
+    across = across or Across()
+    across.objects.start(rank)
+    across.groups.start(rank)
+    with patched(across.objects, across.groups) as watch, rank_of_world(rank, axes) as mesh:
         counted = CollectiveCount()
         with FakeTensorMode(allow_non_fake_inputs=True), counted, _recording(watch) as rec:
             run = _Run(rec, step)
@@ -106,7 +107,7 @@ def capture(
                 run.build(build, (mesh, rank) if distributed else ())
                 run.declare(examples)
                 run.go()
-    objects.finish()
+    across.objects.finish()
     _compare_counts(rec, watch, counted)
     lowered = lower(
         rec.statements,
@@ -126,16 +127,25 @@ def capture(
     )  # fmt: skip
 
 
-def capture_ranks(count: int, one: Callable[[int, Objects], Captured]) -> list[Captured]:
+@dataclass(frozen=True, slots=True)
+class Across:
+    """What the ranks of one program do together."""
+
+    objects: Objects = field(default_factory=Objects)
+    groups: Groups = field(default_factory=Groups)
+
+
+def capture_ranks(count: int, one: Callable[[int, Across], Captured]) -> list[Captured]:
     """Capture every rank by ``one``, again until the objects that they pass each other are right.
 
     Raises:
-        InputError: they never are.
+        InputError: they never are, or the ranks create other process groups.
     """
-    objects = Objects()
+    across = Across()
     for _ in range(PASSES):
-        ranks = [one(rank, objects) for rank in range(count)]
-        if objects.settled():
+        ranks = [one(rank, across) for rank in range(count)]
+        across.groups.compare()
+        if across.objects.settled():
             return ranks
     raise unsettled()
 

@@ -65,7 +65,7 @@ def lower(
             e.what, f"{e.where} ({lowering.ctx.statement.origin})", e.expected, e.next_step
         ) from e
     graph.output_names = list(outputs)
-    _mark_asynchronous(graph, st.asynchronous)
+    _mark(graph, st)
     _complete(graph, kept, st.effects, groups, fx.path)
     record = lowering.record
     return Lowered(
@@ -79,10 +79,15 @@ def lower(
     )
 
 
-def _mark_asynchronous(graph: Graph, names: set[str]) -> None:
+def _mark(graph: Graph, st: Statements) -> None:
+    """What the lowering of a call cannot see."""
     for node in graph.nodes:
-        if node.op in _COLLECTIVES and node.source in names:
+        if node.op in _COLLECTIVES and node.source in st.asynchronous:
             node.attrs["async"] = True
+        if node.op in _COLLECTIVES and node.source in st.how:
+            node.attrs["how"] = st.how[node.source]
+        if node.op == "send" and node.source in st.waited:
+            node.attrs["handle"] = node.source
 
 
 def _complete(

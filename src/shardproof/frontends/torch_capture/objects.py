@@ -7,8 +7,8 @@ every rank what the others do pass in it, the capture is that of a real run.
 
 from __future__ import annotations
 
-import copy
-from collections import Counter
+import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ class Passed:
     """What a rank passed in one call on a group; ``root`` is the source of a broadcast."""
 
     root: int | None
-    value: Any
+    value: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,15 @@ class Given:
     group: str
     number: int
     member: int
-    value: Any
+    value: bytes
 
 
 class Objects:
-    """The objects of all ranks of one program."""
+    """The objects of all ranks of one program. ``called`` is told of every call, with its group: it
+    blocks until all members have come."""
 
     def __init__(self) -> None:
+        self.called: Callable[[Any, str], None] = lambda group, how: None
         self._passed: dict[int, dict[str, list[Passed]]] = {}
         self._given: dict[int, list[Given]] = {}
         self._members: dict[str, tuple[int, ...]] = {}
@@ -60,8 +62,8 @@ class Objects:
 
     def gather(self, object_list: list[Any], obj: Any, group: Any = None) -> None:
         """In place of ``torch.distributed.all_gather_object``."""
-        name, ranks = self._call(group, Passed(None, _copy(obj)))
-        object_list[:] = [self._from(r, name, obj) for r in ranks]
+        name, ranks = self._call(group, Passed(None, _sent(obj)), "all_gather_object")
+        object_list[:] = [self._from(r, name) for r in ranks]
 
     def broadcast(
         self, object_list: list[Any], src: int | None = None, group: Any = None,
@@ -70,24 +72,26 @@ class Objects:
         """In place of ``torch.distributed.broadcast_object_list``."""
         ranks = dist.get_process_group_ranks(group)
         root = ranks[group_src] if group_src is not None else src or 0
-        name, _ = self._call(group, Passed(root, _copy(list(object_list))))
-        object_list[:] = self._from(root, name, list(object_list))
+        how = f"broadcast_object_list from member {ranks.index(root)}"
+        name, _ = self._call(group, Passed(root, _sent(list(object_list))), how)
+        object_list[:] = self._from(root, name)
 
-    def _call(self, group: Any, passed: Passed) -> tuple[str, tuple[int, ...]]:
+    def _call(self, group: Any, passed: Passed, how: str) -> tuple[str, tuple[int, ...]]:
         named: Any = group or dist.group.WORLD
         name = str(named.group_name)
         self._members[name] = tuple(dist.get_process_group_ranks(group))
         self._mine.setdefault(name, []).append(passed)
+        self.called(named, how)
         return name, self._members[name]
 
-    def _from(self, member: int, group: str, own: Any) -> Any:
+    def _from(self, member: int, group: str) -> Any:
         number = len(self._mine[group]) - 1
+        value = self._mine[group][number].value
         known = self._passed.get(member, {}).get(group, [])
-        value = own
-        if member != self._rank and number < len(known) and not _has_tensors(known[number].value):
-            value = _copy(known[number].value)
-        self._given[self._rank].append(Given(self._rank, group, number, member, _copy(value)))
-        return value
+        if member != self._rank and number < len(known):
+            value = known[number].value
+        self._given[self._rank].append(Given(self._rank, group, number, member, value))
+        return pickle.loads(value)
 
     def settled(self) -> bool:
         """Whether every rank was given what the others passed in this pass.
@@ -107,29 +111,31 @@ class Objects:
         )
 
 
-def _copy(value: Any) -> Any:
-    """What arrives is a copy; of tensors only the form is known."""
-    return value if _has_tensors(value) else copy.deepcopy(value)
+def _sent(value: Any) -> bytes:
+    """What goes over the wire; it comes from the captured program and stays in this process.
 
-
-def _has_tensors(value: Any) -> bool:
-    return any(isinstance(x, torch.Tensor) for x in tree_leaves(value))
-
-
-def _same(a: Any, b: Any) -> bool:
-    if _has_tensors(a) or _has_tensors(b):
-        return _form(a) == _form(b)
+    Raises:
+        InputError: tensors, of which there are no contents here; or no form to send.
+    """
+    if any(isinstance(x, torch.Tensor) for x in tree_leaves(value)):
+        raise _not_sent("tensors are passed as Python objects", "numbers, texts and the like")
     try:
-        return bool(a == b) or repr(a) == repr(b)
-    except Exception:  # objects of the user, whose comparison may do anything
-        return repr(a) == repr(b)
+        return pickle.dumps(value)
+    except Exception as e:
+        raise _not_sent(f"{type(value).__name__} cannot be pickled: {e}", "what can be") from e
 
 
-def _form(value: Any) -> Counter[str]:
-    return Counter(
-        f"{x.dtype} {tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)
-        for x in tree_leaves(value)
+def _not_sent(what: str, expected: str) -> InputError:
+    return InputError(
+        what,
+        where="all_gather_object, broadcast_object_list",
+        expected=expected,
+        next_step="pass tensors by all_gather or broadcast",
     )
+
+
+def _same(a: bytes, b: bytes) -> bool:
+    return a == b or bool(pickle.loads(a) == pickle.loads(b))
 
 
 def _unlike(first: int, other: int) -> InputError:

@@ -7,6 +7,7 @@ at data, run real kernels or cache fake objects is replaced as little as possibl
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shardproof.errors import InputError
+from shardproof.frontends.torch_capture.groups import Groups
 from shardproof.frontends.torch_capture.objects import Objects
 
 TESTED = "2.13"
@@ -62,6 +64,7 @@ class Watch:
     calls: Counter[str] = field(default_factory=Counter)
     waited: Callable[[int], None] = lambda seq: None
     objects: Objects = field(default_factory=Objects)
+    groups: Groups = field(default_factory=Groups)
 
 
 class _Patches:
@@ -79,9 +82,9 @@ class _Patches:
 
 
 @contextmanager
-def patched(objects: Objects) -> Iterator[Watch]:
+def patched(objects: Objects, groups: Groups) -> Iterator[Watch]:
     """Torch as capture needs it."""
-    patches, watch = _Patches(), Watch(objects=objects)
+    patches, watch = _Patches(), Watch(objects=objects, groups=groups)
     hook = sys.excepthook
     try:
         try:
@@ -118,12 +121,25 @@ def _communication(patches: _Patches, watch: Watch) -> None:
                  "ReduceScatterOptions"):  # fmt: skip
         patches.put(c10d, name, _telling(getattr(c10d, name)))
     patches.put(c10d, "_store_based_barrier", lambda *a, **k: None)
+    patches.put(c10d, "_new_group_with_tag", _noting(c10d._new_group_with_tag, watch.groups))
     for owner in (dist, c10d):
         patches.put(owner, "all_gather_object", watch.objects.gather)
         patches.put(owner, "broadcast_object_list", watch.objects.broadcast)
     patches.put(ddp, "_verify_param_shape_across_processes", lambda *a, **k: True)
     patches.put(ddp, "_sync_module_states", lambda *a, **k: None)
     _data_parallel(patches)
+
+
+def _noting(create: Any, groups: Groups) -> Any:
+    bind = inspect.signature(create).bind
+
+    @functools.wraps(create)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = bind(*args, **kwargs).arguments
+        groups.created(given.get("ranks"), bool(given.get("use_local_synchronization")))
+        return create(*args, **kwargs)
+
+    return call
 
 
 def _data_parallel(patches: _Patches) -> None:

@@ -58,7 +58,9 @@ class Recorder(TorchDispatchMode):
         self._flights = Flights()
         self._keep: list[Any] = []
         watch.waited = self._waited
+        watch.objects.called = self._objects
         self._sends: dict[int, str] = {}
+        self._barriers: dict[int, Ref] = {}
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -266,8 +268,9 @@ class Recorder(TorchDispatchMode):
         out = create_fakework(args, boxed)
         work: Any = FakeWork.unbox(out[1] if boxed else out)
         made = {s.name for s in self.statements.all[before:]} & self.statements.effects
-        if name != c10d.BARRIER:
-            self.statements.asynchronous |= made
+        self.statements.asynchronous |= made
+        if name == c10d.BARRIER:
+            self._barriers[work.seq_id] = Ref(self.statements.all[-1].name)
         flying = [(t, ref) for t, ref in call.results if ref.name in made]
         tensors = [t for t in tree_leaves(arguments) if isinstance(t, torch.Tensor)]
         self._flights.start(work.seq_id, name.strip("_"), self.statements.origin, flying, tensors)
@@ -275,10 +278,31 @@ class Recorder(TorchDispatchMode):
             self._sends[work.seq_id] = self.statements.all[-1].name
         return out
 
+    def _objects(self, group: ProcessGroup, how: str) -> None:
+        """Python objects are passed: every member of the group must come."""
+        self.statements.origin = self.provenance.origin()
+        name = self._declare_group(group)
+        ranks = self.groups[name]
+        state = (self.statements, self.memory)
+        c10d.record(c10d.Call(*state, c10d.BARRIER, ranks, name, {}, [], how))
+
     def _waited(self, seq: int) -> None:
         """``Work.wait()``: what the collective wrote may be read from here on."""
-        if self._sends.pop(seq, "") == self.statements.all[-1].name:
-            self.statements.asynchronous.discard(self.statements.all[-1].name)  # a plain send
+        sent = self._sends.pop(seq, "")
+        if sent and sent == self.statements.all[-1].name:
+            self.statements.asynchronous.discard(sent)  # a plain send
+        elif sent:
+            self.statements.origin = self.provenance.origin()
+            wait = self.statements.call("_c10d_functional.wait_sent.default", (sent,), {}, None)
+            self.statements.effects.add(wait.name)
+            self.statements.waited.add(sent)
+        if seq in self._barriers:
+            self.statements.origin = self.provenance.origin()
+            gone = self._barriers.pop(seq)
+            wait = self.statements.call(
+                "_c10d_functional.wait_tensor.default", (gone,), {}, FxType("f32", ())
+            )
+            self.statements.effects.add(wait.name)
         for t, ref in self._flights.land(seq):
             self.statements.origin = self.provenance.origin()
             done = self.statements.call(

@@ -20,6 +20,10 @@ class Statements:
         self.effects: set[str] = set()
         """Statements that communicate: they stay even if nobody reads their result."""
         self.asynchronous: set[str] = set()
+        self.how: dict[str, str] = {}
+        """What members of a collective must agree on beside its operator."""
+        self.waited: set[str] = set()
+        """Sends that a later statement waits for."""
         self._counts: dict[str, int] = {}
 
     def unique(self, stem: str) -> str:

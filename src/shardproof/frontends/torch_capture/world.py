@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +36,9 @@ def rank_of_world(rank: int, axes: tuple[tuple[str, int], ...]) -> Iterator[Devi
             next_step="call dist.destroy_process_group() first, or run the check on its own; "
             "model builders must not call init_process_group, the capture has done it",
         )
-    hook = sys.excepthook
+    hook, environment = sys.excepthook, dict(os.environ)
+    if axes:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
     sys.excepthook = hook
     clear_dtensor_caches()
@@ -46,6 +49,9 @@ def rank_of_world(rank: int, axes: tuple[tuple[str, int], ...]) -> Iterator[Devi
     finally:
         dist.destroy_process_group()
         sys.excepthook = hook
+        for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+            os.environ.pop(name, None)
+            os.environ.update({name: environment[name]} if name in environment else {})
 
 
 class CollectiveCount(TorchDispatchMode):
