@@ -221,6 +221,15 @@ def test_the_values_of_an_index() -> None:
             assert r.inside(a, lo, hi) == all(lo <= x < hi for x in every)
 
 
+def test_strides_of_any_size() -> None:
+    r = Region({8: (0, 4)}, ())
+    assert r.bounds((0, ((8, N),))) == (0, 3 * N)
+    assert r.bounds((0, ((8, 1 - N),))) == (3 - 3 * N, 0)
+    for s in (2 - N, N - 2):
+        with pytest.raises(NotChecked, match="sign of the stride"):
+            r.bounds((0, ((8, s),)))
+
+
 def test_a_region_is_cut() -> None:
     r = Region({8: (0, 6)}, (variable(8),))
     for at in range(7):

@@ -449,6 +449,21 @@ def test_rows_are_added_and_put() -> None:
     assert run.algebra.equal(terms, chosen(hits(WHOLE, V), after, before), REGION)
 
 
+def test_the_index_is_read_at_the_place_at_hand() -> None:
+    run = discrete()
+    run.algebra.known[4] = (0, 4)
+    v = SimpleNamespace(shape=(3, 2, 4))
+    sources = [tagged(5, 3, 2, 4), tagged(5, 3, 2), tagged(5, 3, 2)]
+    for rule, at_ in ((alg.PutAlong(), (const(2), const(1), V)), (alg.TakeAlong(), (const(2), V))):
+        s = run._lookup(rule, sources, (tagged(4, 3, 2), WHOLE), v)  # type: ignore[arg-type]
+        read_at = {
+            f.base.at
+            for p, _ in s.read(REGION, list(at_)) for f, _ in p.factors
+            if isinstance(f, Equal | AtLeast)
+        }  # fmt: skip
+        assert read_at == {at_[:2]}
+
+
 def test_which_rows_are_taken() -> None:
     ((p, _),) = made(alg.TakeRows(), [tagged(4, 5, 7)], WHOLE, const(2), const(6))
     v = p.ranges[0][0]

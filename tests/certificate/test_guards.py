@@ -28,6 +28,9 @@ def test_a_guard_confines_one_side_or_two() -> None:
     assert to(0, 4) == [(p._replace(ranges=((8, 0, 4),)), 1)]
     assert to(2, 6) == to(2, None) == [(p._replace(ranges=((8, 2, 6),)), 1)]
     assert to(6, None) == to(7, 9) == to(-3, 0) == []
+    more = Product(((8, 0, 6), (9, 0, 3), (10, 0, 2)), (X,))
+    ((q, c),) = confined(more, variable(8), 2, 5, region) or ()
+    assert (q.ranges, c) == (((8, 2, 5), (9, 0, 3), (10, 0, 2)), 1)
     shifted = confined(p, (3, ((8, 1),)), 5, 8, region)
     assert shifted == [(p._replace(ranges=((8, 2, 5),)), 1)]
     for a in ((0, ((8, 2),)), (0, ((8, 1), (9, 1)))):
@@ -62,6 +65,8 @@ def test_a_guard_of_two_indices_shortens_one() -> None:
         ((0, above), -2),
         ((9, below), 0),
         ((0, ((7, 1), (8, 2))), 3),
+        ((-5, below), 0),
+        ((-7, below), 0),
     ):
         assert tightened(p, a, least, region) is None
 
@@ -82,9 +87,25 @@ def test_two_one_hots_of_one_tensor() -> None:
         both = p._replace(factors=((h, 1), (far, 1)))
         assert Guarding._two(both, h, far, region) == []
         assert Guarding._two(both, far, h, region) == []
+    turned = Equal(T, (3, ((8, -1),)))
+    assert Guarding._two(p._replace(factors=((g, 1), (turned, 1))), g, turned, region) is None
     later = Equal(T, (2, ((8, 1),)))  # v is i - 2, where that is a v
     with pytest.raises(Split):
         Guarding._two(p._replace(factors=((later, 1), (h, 1), X)), later, h, region)
+
+
+def test_two_guards_of_one_tensor() -> None:
+    at = Guarding(lambda atom: None, {})
+    region = Region({8: (0, 4)}, ())
+    low, high = AtLeast(T, 2), AtLeast(T, 5)
+    both = Product((), ((low, 1), (high, 1), X))
+    for g, h in ((low, high), (high, low)):
+        assert at._pair(both, g, h, region) == [(Product((), ((high, 1), X)), 1)]
+    assert at._pair(both, low, AtLeast(T, N), region) is None
+    hot = Equal(T, variable(8))
+    p = Product(((8, 0, 4),), ((low, 1), (hot, 1)))
+    for g, h in ((low, hot), (hot, low)):
+        assert at._pair(p, g, h, region) == [(Product(((8, 2, 4),), ((hot, 1),)), 1)]
 
 
 def test_a_sum_over_one_hots() -> None:
@@ -149,4 +170,4 @@ def test_a_guard_that_is_decided(g: Any, found: Any) -> None:
     """Values of the tensor are in [2, 9), the index is in [0, 7)."""
     at = Guarding(lambda atom: (2, 9), {})
     made = at.step(Product((), ((g, 1),)), Region({8: (0, 7)}, ()))
-    assert (made if not made else [p.factors for p, _ in made]) == found
+    assert (made if not made else [p.factors for p, c in made if c == 1]) == found

@@ -10,7 +10,7 @@ import pytest
 
 from shardproof.certificate.claims import Atom, Cell, Lin, Meaning, Term
 from shardproof.certificate.exact import NotChecked, quotient
-from shardproof.certificate.infinite import Infinite
+from shardproof.certificate.infinite import Infinite, _sign
 from shardproof.certificate.products import Product, Read
 from shardproof.certificate.rules import Moved, Source
 from shardproof.ir.sizes import symbol
@@ -158,3 +158,42 @@ def test_rearrangements_are_read_through() -> None:
             run.check(linear(1, 1), [moved(8), other], value((*two(8, 3).cells[0].lin, *one(4))))
     with pytest.raises(NotChecked, match="vanishes"):
         run.check(linear(1, 1), [moved(2), moved(8)], moved(2))
+
+
+# ------------------------------------------------------------------ signs, and where they come from
+
+
+def test_signs() -> None:
+    assert [_sign(x) for x in (3, -2, 0, Fraction(-1, 2), inf, -inf)] == [1, -1, 0, -1, 1, -1]
+    assert _sign(quotient(symbol("N"), 1)) == _sign("x") == 0
+
+
+def test_a_filled_tensor_is_enough() -> None:
+    """No constant need be infinite."""
+    assert Infinite(FILLED, set()).some()
+    assert Infinite(FILLED, set()).reads(3)
+    assert not Infinite(FILLED, set()).reads(2)
+    assert not Infinite(FILLED[:3], set()).some()
+    with pytest.raises(NotChecked, match="that vanishes"):
+        Infinite(FILLED, set()).check(alg.Linear((Fraction(1),)), [value(one(3))], value(one(2)))
+
+
+def test_a_product_with_what_is_no_condition() -> None:
+    """Its sign is not known."""
+    run = infinite(
+        defined("prod", one(3), one(6), one(2)), defined("prod", one(3), one(6), one(7)),
+        defined("prod", one(3, 2), one(6)),
+    )  # fmt: skip
+    assert run._atom(9) == {3: {0}}
+    assert run._atom(10) == {3: {1}}
+    assert run._atom(11) == {3: {0}}
+
+
+def test_one_of_several_parts_is_infinite() -> None:
+    def at_(r: Any, at: Any) -> Any:
+        return [(Product((), ((Read(3, ()), 1),)), 1)]
+
+    joined = Moved(alg.Concat(0), Source((2,), at_), (value(one(2)), value(one(3))))
+    assert infinite()._of(joined) == {3: {1}}
+    plain = Moved(alg.Concat(0), Source((2,), at_), (value(one(2)), value(one(2))))
+    assert infinite()._of(plain) == {}

@@ -69,6 +69,7 @@ TP, BOTH = {"group": ("tp",)}, {"group": (0, 1)}
         ("broadcast", {**TP, "src": 1}, {"group": (2, 3), "src": 3}, 2),
         ("broadcast", {**TP, "src": 0}, {"group": (2, 3), "src": 2}, 2),
         ("broadcast", {**BOTH, "src": 1}, {"group": (1, 3), "src": 3}, 1),
+        ("broadcast", {"group": (1, 0), "src": 1}, {"group": (3, 1), "src": 3}, 1),
         ("send", {**BOTH, "dst": 1}, {"group": (0, 1, 2, 3), "dst": 3}, 1),
         ("recv", {**BOTH, "src": 0}, {"group": (1, 3), "src": 1}, 3),
         (
@@ -154,6 +155,23 @@ def test_the_graph_of_a_rank(folded: Build, one: Build, rank: int, same: bool) -
         return
     with pytest.raises(NotChecked):
         same_graph(*pair, CLASSES, rank)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_one_is_not_true(grouped: bool) -> None:
+    def build(b: Builder, x: Value) -> Value:
+        y = b.emit("sum", x, dims=(0,), keepdim=True)
+        return b.emit("all_reduce", y, op="sum", group=(0, 1), group_size=2) if grouped else y
+
+    folded, one = graph(build), graph(build)
+    for k, n in enumerate(one.nodes):
+        if n.op == "all_reduce":
+            n.attrs["group"] = (0, 2)
+            folded.nodes[k].attrs["group"] = (0, 1)
+    same_graph(Layout(folded), one, CLASSES, 0)
+    one.nodes[0].attrs["keepdim"] = 1
+    with pytest.raises(NotChecked, match="other attributes"):
+        same_graph(Layout(folded), one, CLASSES, 0)
 
 
 def test_values_beside_each_other() -> None:

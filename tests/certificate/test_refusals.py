@@ -285,7 +285,36 @@ def unchecked(**how: Any) -> None:
     copies.add(c, [], Table({}))
 
 
+def entered(count: int = 1, **how: Any) -> None:
+    copies, c = layer()
+    for name, value in how.items():
+        setattr(c.template, name, value)
+    with copies.closed(c.template, nodes()[:count]):
+        pass
+
+
+def following_another(made: Template) -> None:
+    """A copy of a layer that follows a sequential one, with a copy of ``made``."""
+    copies, c = layer()
+    c.template.of = FOLLOWED
+    c.of = Copy(made, 1, (), atoms={0: 0})
+    copies.add(c, [], Table({}))
+
+
+def positions(n: int) -> Atom:
+    return Atom("p", "argmax", (), (((term(2), 1),),), (0,), (n,), 0, (0,))
+
+
+FOLLOWED = Template(0, 0, 1, (), (), plain=True)
 IMAGES: list[tuple[str, Callable[[], Any]]] = [
+    ("a layer that is not there", lambda: entered(2)),
+    ("a layer that is not there", lambda: entered(0)),
+    ("a layer that is not there", lambda: entered(of=Template(0, 0, 1, (), ()))),
+    ("not in the order", lambda: entered(made=(5, 4))),
+    ("not in the order", lambda: entered(made=(4, 4))),
+    ("with other names", lambda: following_another(Template(0, 0, 1, (), (), plain=True))),
+    ("positions along another axis",
+     lambda: alike(atoms=[*LAYER[:2], positions(3), positions(4), *LAYER[4:]])),
     ("not checked on its own", lambda: unchecked(plain=False)),
     ("not checked on its own", lambda: unchecked(of=layer()[1])),
     ("with other names", lambda: unchecked(new=())),

@@ -115,6 +115,10 @@ def test_messages_with_and_without_a_tag() -> None:
     assert kind == "message"
     assert [n.op for _, n in members] == ["send", "recv"]
     one_group_a_message(p.graphs)
+    q = program(message(0, 1, to=1), message(0, 1, 2), nothing)
+    untagged(q).graphs[0].nodes[0].attrs["tag"] = 0
+    with pytest.raises(NotChecked, match="over another group than its like"):
+        one_group_a_message(q.graphs)
 
 
 def test_a_call_without_a_group() -> None:

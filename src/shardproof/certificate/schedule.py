@@ -21,7 +21,7 @@ Step = tuple[str, tuple[tuple[int, Node], ...]]
 def communicates(node: Node) -> bool:
     """Whether a node is a collective."""
     rules = lookup(node.op).algebra(tuple(v.type for v in node.inputs), node.attrs)
-    return any(isinstance(r, Collective) for r in rules) or node.op == "send"
+    return any(isinstance(r, Collective) for r in rules)
 
 
 def waits(graph: Graph) -> None:
