@@ -280,10 +280,10 @@ class Candidates:
         if site.oddity is None or site.oddity.kind != FACTOR:
             return None
         t, k = site.oddity.terms[0]
-        known = self.facts.factors.get(t.atom)
-        if not known:
+        if not self.facts.factors.get(t.atom):
             return None
-        ratio = k / next(iter(known))
+        phase = site.node.origin.phase if site.node is not None else ""
+        ratio = k / self.facts.right_factor(t.atom, k, phase)
         return ratio if isinstance(ratio, Fraction) else None
 
     def _change_collective(self, place: Place) -> Iterator[Candidate]:

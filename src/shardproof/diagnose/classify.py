@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import inf
 
 from shardproof.diagnose.facts import (
     FACTOR,
@@ -214,7 +213,8 @@ class Classifier:
         if site.oddity is None or site.oddity.kind != FACTOR or v is None:
             return None
         t, k = site.oddity.terms[0]
-        right = min(self.facts.factors[t.atom], key=lambda f: _distance(k, f))
+        phase = site.node.origin.phase if site.node is not None else ""
+        right = self.facts.right_factor(t.atom, k, phase)
         ratio = k / right
         name = self.inf.evaluator.table.atoms[t.atom].name
         reduced = site.node is not None and "group" in site.node.attrs
@@ -375,14 +375,6 @@ def ratio_of(a: Val, b: Val) -> Coef | None:
     if len(x) != 1 or len(y) != 1 or x[0][0].atom != y[0][0].atom:
         return None
     return x[0][1] / y[0][1]
-
-
-def _distance(found: Coef, right: Coef) -> float:
-    """How far a factor is from what it may be meant to be: from 1 (equal) up."""
-    ratio = found / right
-    if not isinstance(ratio, Fraction) or not ratio:
-        return inf
-    return float(max(abs(ratio), 1 / abs(ratio)))
 
 
 def _whole(ratio: Coef) -> bool:

@@ -9,6 +9,7 @@ correct program (a lookup before its mask); they matter on the way to an output 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,6 +27,7 @@ NO_MEANING = "no meaning"
 FACTOR = "factor"
 SUM = "sum"
 ORDER = "order"
+INPUT = "input"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,14 @@ class Facts:
         self._sums: set[frozenset[int]] = set()
         self._repeats: set[int] = set()
         self._extent: dict[int, list[Size]] = {}
-        for v in inf.sequential.values():
+        self._in_phase: dict[tuple[int, str], set[Coef]] = {}
+        made = inf.problem.sequential.producers()
+        for value, v in inf.sequential.items():
+            phase = made[value].origin.phase if value in made else INPUT
             for c in v.cells:
                 for t, k in c.lin:
                     self.factors.setdefault(t.atom, set()).add(k)
+                    self._in_phase.setdefault((t.atom, phase), set()).add(k)
                     self._widen(c, t)
                 if len(c.lin) > 1:
                     self._sums.add(frozenset(t.atom for t, _ in c.lin))
@@ -128,6 +134,13 @@ class Facts:
                 out.setdefault(t.atom, set()).update(ratios)
         return out
 
+    def right_factor(self, atom: int, found: Coef, phase: str) -> Coef:
+        """The factor of a named value that ``found`` is meant to be: the nearest of those that the
+        sequential program gives it in that phase (an optimizer makes others of a gradient)."""
+        given = self._in_phase.get((atom, INPUT), set())
+        right = given | self._in_phase.get((atom, phase), set()) or self.factors[atom]
+        return min(right, key=lambda f: _distance(found, f))
+
     def _share(self, t: Term) -> Fraction | None:
         """How much of a sum a term with one part of it holds."""
         if len(t.restr) != 1:
@@ -145,9 +158,24 @@ class Facts:
             known = self.factors.get(t.atom)
             if t.atom in (UNIT, IOTA) or known is None or k in known or self._own_mean(t, k):
                 continue
+            if self._share_beside(t, k, lin):
+                continue
             summand = self.summands.get(t.atom, set()) if len(lin) > 1 else set()
             if not any(k / other in summand for _, other in lin):
                 yield t, k
+
+    def _share_beside(self, t: Term, k: Coef, lin: Lin) -> bool:
+        """Whether a term beside a part of a sum has as large a share of its factor (a bias divided
+        by the ranks): a reduction of the sum makes it right."""
+        for u, c in lin:
+            share = self._share(u) if u is not t and is_partial(u) and self._known(u) else None
+            if share is not None:
+                whole = k / share
+                if whole in self.factors.get(t.atom, ()) or whole / c in self.summands.get(
+                    t.atom, ()
+                ):
+                    return True
+        return False
 
     def _own_mean(self, t: Term, k: Coef) -> bool:
         """Whether a partial sum has the factor of a mean over its own part. That is what a rank
@@ -172,10 +200,12 @@ class Facts:
         return out
 
     def _pending(self, lin: Lin) -> bool:
-        """Whether a sum is one of parts of different sums: it is then a part of their sum, of which
-        a later reduction makes what it will be."""
+        """Whether a sum is one of parts of different sums, and of as large shares of whole values:
+        it is then a part of their sum, of which a later reduction makes what it will be."""
         different = len({t.atom for t, _ in lin}) == len(lin)
-        return different and all(is_partial(t) and self._known(t) for t, _ in lin)
+        return different and all(
+            (is_partial(t) and self._known(t)) or self._share_beside(t, k, lin) for t, k in lin
+        )
 
     def partials(self, v: Val) -> tuple[tuple[Term, Coef], ...]:
         """Terms that are sums over a part of a reduction."""
@@ -234,6 +264,14 @@ class Facts:
             else:
                 out.append(a)
         return sorted(out)
+
+
+def _distance(found: Coef, right: Coef) -> float:
+    """How far a factor is from what it may be meant to be: from 1 (equal) up."""
+    ratio = found / right
+    if not isinstance(ratio, Fraction) or not ratio:
+        return math.inf
+    return float(max(abs(ratio), 1 / abs(ratio)))
 
 
 def _terms(v: Val) -> Iterable[tuple[Term, Coef]]:

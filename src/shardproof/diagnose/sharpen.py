@@ -220,10 +220,12 @@ class Sharpener:
         d = q.difference
         if d is None:
             return None
-        beside = {t.atom for step in d.way for t in step.beside}
+        beside = {t.atom: len(t.off) for step in d.way for t in step.beside}
         for t, k in d.missing:
             part = next((u for u, c in d.extra if u.atom == t.atom and c == k), None)
-            if part is not None and is_partial(part) and beside & self.differences.leaves(t):
+            # A statistic has fewer axes than what it is of; a product of matrices has not.
+            scaled = {a for a, axes in beside.items() if axes > len(t.off)}
+            if part is not None and is_partial(part) and scaled & self.differences.leaves(t):
                 return "SP116", (
                     f"{self._name(t)} over {self._range(part)} is used as if it were that of the "
                     "whole; it scales the tensor that it was computed from"
@@ -235,7 +237,8 @@ class Sharpener:
     def _summand(self, q: Question) -> tuple[str, str] | None:
         if q.difference is None or q.difference.kind != "sum":
             return None
-        told = self.summands.told(q.judged, q.difference)
+        repeats = q.cause.code != "SP112" or self._adds(q)
+        told = self.summands.told(q.judged, q.difference, repeats)
         if told is not None and q.cause.code == "SP111" and not self._adds(q):
             return None  # a factor on one of them, not the same value twice
         return told

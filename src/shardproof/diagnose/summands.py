@@ -20,13 +20,15 @@ class Summands:
         self.inf, self.differences = inf, differences
         self.table = inf.evaluator.table
 
-    def told(self, judged: Judged, d: Difference) -> tuple[str, str] | None:
-        """Code and message, where summands that belong together do not count alike."""
+    def told(self, judged: Judged, d: Difference, repeats: bool = True) -> tuple[str, str] | None:
+        """Code and message, where summands that belong together do not count alike; without
+        ``repeats`` one that counts less often has a factor, and the others are right."""
         for group in self._groups(d.expected):
             weights = {t.atom: _weight(d.found, t, k) for t, k in group}
             if None in weights.values() or len(set(weights.values())) == 1:
                 continue
-            return self._lost(judged, group, weights) or self._uneven(group, weights)
+            lost = self._lost(judged, group, weights)
+            return lost or (self._uneven(group, weights) if repeats else None)
         return self._stale(d)
 
     def _groups(self, lin: Lin) -> list[list[tuple[Term, Coef]]]:
@@ -80,6 +82,8 @@ class Summands:
         least = min(numbers, default=None)
         if least is None or len(numbers) < len(weights):
             return None
+        if least < 1 and 1 in numbers:
+            return None  # a share of one of them, not the others several times
         ratios = {a: Fraction(w) / Fraction(least) for a, w in weights.items() if w is not None}  # type: ignore[arg-type]
         if any(r.denominator != 1 for r in ratios.values()):
             return None

@@ -48,6 +48,27 @@ class Tracer:
         self.shifts, self.scales = Shifts(facts), Shifts(facts, scales=True)
         self._made: dict[Place, tuple[Node, int, list[Place]]] = {}
         self._index()
+        self._behind_factor = self._behind(self._wrong_factors())
+
+    def _wrong_factors(self) -> set[Place]:
+        """The outputs that have a wrong factor."""
+        graphs = self.inf.problem.distributed.graphs
+        out = set()
+        for j in self.inf.judged:
+            odd = None if j.holds or j.found is None else self.facts.oddity(j.found)
+            value = graphs[j.graph].output(j.obligation.dist_output)
+            if odd is not None and odd.kind == FACTOR and value is not None:
+                out.add((j.graph, value))
+        return out
+
+    def _behind(self, places: set[Place]) -> set[Place]:
+        """The given values, and all that are made of them on their own ranks."""
+        out = set(places)
+        for rank in {rank for rank, _ in places}:
+            for node in self.inf.problem.distributed.graphs[rank].nodes:
+                if any((rank, v) in out for v in node.inputs):
+                    out.update((rank, v) for v in node.outputs)
+        return out
 
     def _index(self) -> None:
         for order, step in enumerate(self.inf.schedule.steps):
@@ -159,9 +180,10 @@ class Tracer:
 
     def _inherited(self, operand: Place, place: Place) -> bool:
         """Whether a wrong factor of a value is that of the operand. A factor that changes on the
-        way was put right, or wrong, by the operator in between."""
+        way was put right, or wrong, by the operator in between; not where the operand is made of an
+        output that has a wrong factor already (what an optimizer makes of a gradient)."""
         u, v = self.meaning(operand), self.meaning(place)
-        if u is None or v is None:
+        if u is None or v is None or operand in self._behind_factor:
             return True
         odd = self.facts.oddity(u)
         if odd is None or odd.kind != FACTOR:

@@ -142,7 +142,10 @@ class Ways:
         t, k = site.oddity.terms[0]
         ratios = {k / right for right in self.facts.factors[t.atom]}
         made = [(site.rank, site.value)]
-        made += [s.place for s in self.factor_steps(made[0])]
+        changed = self.factor_steps(made[0])
+        if any(s.by in ratios for s in changed):
+            return None  # an operator on the way makes just this factor
+        made += [s.place for s in changed]
         operands = dict.fromkeys(p for m in made for p in self.tracer.operands(m) if p[0] == m[0])
         steps = [s for p in operands for s in self._constants(p)]
         exact = [s for s in steps if s.by in ratios]

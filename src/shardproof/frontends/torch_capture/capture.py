@@ -275,7 +275,6 @@ class _Run:
             if step.kind != "forward":
                 loss.backward()
             if self.optimizer is not None:
-                self.rec.provenance.phase = "optimizer"
                 self.optimizer.step()
         self._gradients()
         if self.optimizer is not None or step.custom is not None:

@@ -19,6 +19,10 @@ from typing import Any
 
 import torch
 from torch.nn.modules import module as nn_module
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from shardproof.ir.graph import NO_ORIGIN, UNREACHED, Origin
 
@@ -41,6 +45,7 @@ class Provenance:
         self._unreached = False
         self.names: dict[int, str] = {}
         self._modules: list[str] = []
+        self._outer: list[str] = []
         self._forward: dict[int, Origin] = {}
         self._hooks: list[Any] = []
         self._known: dict[str, bool] = {}
@@ -50,6 +55,8 @@ class Provenance:
         self._hooks = [
             nn_module.register_module_forward_pre_hook(self._enter_module),
             nn_module.register_module_forward_hook(self._leave_module, always_call=True),
+            register_optimizer_step_pre_hook(self._enter_optimizer),
+            register_optimizer_step_post_hook(self._leave_optimizer),
         ]
         return self
 
@@ -60,6 +67,7 @@ class Provenance:
         for hook in self._hooks:
             hook.remove()
         self._modules.clear()
+        self._outer.clear()
 
     def name_modules(self, root: torch.nn.Module) -> None:
         """Paths of modules, such as ``layers.0.mlp``."""
@@ -163,6 +171,17 @@ class Provenance:
     def _leave_module(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         if self._modules:
             self._modules.pop()
+
+    # -- optimizers
+
+    def _enter_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """A step of the user's calls the optimizer itself; it may call another one."""
+        self._outer.append(self.phase)
+        self.phase = "optimizer"
+
+    def _leave_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._outer:
+            self.phase = self._outer.pop()
 
 
 def _is_capture(frame: FrameType) -> bool:
