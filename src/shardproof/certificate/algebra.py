@@ -243,10 +243,14 @@ class Algebra:
         return False
 
     def _next(self, terms: Sum) -> set[int]:
-        """The atoms to open next: products, which makes no term longer; else the latest."""
-        atoms = {b.atom for p, _ in terms for b, e in p.factors if self.opens(b, e)}
-        short = {k for k in atoms if self.atoms[k].fn == "prod"}
-        return short or {*sorted(atoms)[-1:]}
+        """The atoms to open next: products, which make no term longer, or what stands
+        alone and is later than these, which multiplies no terms; else the latest."""
+        names = {b.atom for p, _ in terms for b, e in p.factors if self.opens(b, e)}
+        short = {k for k in names if self.atoms[k].fn == "prod"}
+        alone = {p.factors[0][0].atom for p, _ in terms if len(p.factors) == 1} & names
+        if alone and max(alone) > max(short, default=0):
+            return {max(alone)}
+        return short or {*sorted(names)[-1:]}
 
     def _left(self, terms: Sum) -> Sum:
         """What is left when equal products up to intervals have cancelled."""
