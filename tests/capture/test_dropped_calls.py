@@ -252,6 +252,11 @@ def test_tensors_as_objects_are_refused() -> None:
         check(lambda y, rank: reduced(objects(y)[0].clone()))
 
 
+def test_a_sum_of_booleans_is_refused() -> None:
+    with pytest.raises(InputError, match="sum of booleans"):
+        check(lambda y, rank: y * reduced(y > 0))
+
+
 def test_groups_are_created_by_all_ranks_in_one_order() -> None:
     def own(y: Any, rank: int) -> Any:
         first = rank // 2 * 2

@@ -10,17 +10,23 @@ from typing import Any
 
 from shardproof.frontends.aten.context import Group, LowerContext, NoValue, Unsupported
 from shardproof.frontends.aten.registry import lowers
-from shardproof.ir.graph import Value
+from shardproof.ir.graph import Value, is_bool
 
 _REDUCTIONS = {
     "sum": "sum", "avg": "avg", "mean": "avg", "max": "max", "min": "min", "product": "product",
 }  # fmt: skip
 
 
-def _reduction(ctx: LowerContext, op: Any) -> str:
+def _reduction(ctx: LowerContext, op: Any, x: Value) -> str:
     kind = _REDUCTIONS.get(str(op).lower().removeprefix("reduceop."))
     if kind is None:
         raise Unsupported(f"the reduction {op!r}")
+    if is_bool(x.dtype) and kind not in ("max", "min"):
+        raise ctx.fail(
+            f"the {kind} of booleans over the ranks",
+            "numbers: backends count booleans in different ways",
+            "cast the tensor first, or take max (any) or min (all)",
+        )
     return kind
 
 
@@ -43,7 +49,7 @@ def finish(ctx: LowerContext, x: Value) -> Value:
 
 def all_reduce(ctx: LowerContext, x: Value, op: Any, group: Group) -> Value:
     """Start an all-reduce."""
-    return start(ctx, "all_reduce", x, group, op=_reduction(ctx, op))
+    return start(ctx, "all_reduce", x, group, op=_reduction(ctx, op, x))
 
 
 def all_gather(ctx: LowerContext, x: Value, group: Group) -> Value:
@@ -53,7 +59,7 @@ def all_gather(ctx: LowerContext, x: Value, group: Group) -> Value:
 
 def reduce_scatter(ctx: LowerContext, x: Value, op: Any, group: Group) -> Value:
     """Start a reduce-scatter along dim 0."""
-    return start(ctx, "reduce_scatter", x, group, op=_reduction(ctx, op), dim=0)
+    return start(ctx, "reduce_scatter", x, group, op=_reduction(ctx, op, x), dim=0)
 
 
 def all_to_all(ctx: LowerContext, x: Value, recv: Any, send: Any, group: Group) -> Value:
