@@ -85,6 +85,13 @@ class Memory:
     def __init__(self, statements: Statements) -> None:
         self.st = statements
         self._storages: dict[int, _Storage] = {}
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+        """Storages that were read and written since :meth:`watch`; all of them are kept alive."""
+
+    def watch(self) -> None:
+        """Note reads and writes from here on."""
+        self.reads, self.writes = set(), set()
 
     # -- look-up
 
@@ -95,6 +102,7 @@ class Memory:
     def read(self, t: torch.Tensor) -> Ref:
         """The statement that shows what ``t`` holds now."""
         g = geometry(t)
+        self.reads.add(t.untyped_storage()._cdata)
         s = self._storages.get(t.untyped_storage()._cdata)
         if s is None:
             return self._first_seen(t, g)
@@ -141,6 +149,7 @@ class Memory:
     def write(self, t: torch.Tensor, ref: Ref) -> None:
         """``t`` now holds what ``ref`` computed."""
         storage, g = t.untyped_storage(), geometry(t)
+        self.writes.add(storage._cdata)
         s = self._storages.get(storage._cdata)
         total = self._total(t)
         if s is None or g == s.window or g.covers(total):

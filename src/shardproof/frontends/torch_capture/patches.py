@@ -122,7 +122,8 @@ def _communication(patches: _Patches, watch: Watch) -> None:
         patches.put(owner, "all_gather_object", watch.objects.gather)
         patches.put(owner, "broadcast_object_list", watch.objects.broadcast)
     patches.put(ddp, "_verify_param_shape_across_processes", lambda *a, **k: True)
-    patches.put(ddp, "_sync_module_states", lambda *a, **k: None)
+    patches.put(ddp, "_sync_module_states", _broadcast_buffers)
+    patches.put(dist, "_broadcast_coalesced", _broadcast_each)
     _data_parallel(patches)
 
 
@@ -148,6 +149,25 @@ def _mean_over_ranks(group, bucket):  # type: ignore[no-untyped-def] # DDP reads
     done: Any = torch.futures.Future()
     done.set_result(flat)
     return done
+
+
+def _broadcast_each(group: Any, tensors: Any, buffer_size: int, src: int = 0) -> None:
+    """What DDP does with the buffers before each forward pass: rank ``src`` of the group gives the
+    others its own. C++ code waits for what it sends, which the recorder would not see."""
+    for t in tensors:
+        dist.broadcast(t, group=group, group_src=src)
+
+
+def _broadcast_buffers(
+    module: torch.nn.Module, process_group: Any, broadcast_bucket_size: int, src: int,
+    params_and_buffers_to_ignore: Any, broadcast_buffers: bool = True,
+) -> None:  # fmt: skip
+    """DDP makes parameters and buffers equal when it is built. Of parameters the relation says
+    what each rank holds; buffers are constants, which may differ."""
+    ignored = set(params_and_buffers_to_ignore)
+    kept = [b.detach() for k, b in module.named_buffers() if k not in ignored]
+    if broadcast_buffers:
+        _broadcast_each(process_group, kept, broadcast_bucket_size, src)
 
 
 def _counting(method: Any, name: str, watch: Watch) -> Any:
@@ -229,8 +249,18 @@ def _modules(patches: _Patches, watch: Watch) -> None:
         return apply(self, fn, recurse)
 
     patches.put(torch.nn.Module, "_apply", rebuilding)
-    # Initial values do not matter: parameters become inputs.
-    patches.put(nn_init, "_no_grad_trunc_normal_", lambda t, *a, **k: t)
+    patches.put(nn_init, "_no_grad_trunc_normal_", _trunc_normal)
+
+
+def _trunc_normal(
+    t: torch.Tensor, mean: float, std: float, a: float, b: float, generator: Any = None
+) -> torch.Tensor:
+    """Of a parameter the initial value does not matter, as it becomes an input. Other tensors
+    hold unknown numbers, which differ where the arguments do."""
+    if isinstance(t, torch.nn.Parameter):
+        return t
+    with torch.no_grad():
+        return t.normal_().mul_(std).add_(mean).clamp_(a, b)
 
 
 def _pipelines(patches: _Patches, watch: Watch) -> None:
