@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 Programs = tuple["Captured", list["Captured"]]
 _MOST = 120
+_CONSTANT = "buffers hold what their initialisation gives"
+_LOOSE = (
+    "tensors in attributes that are no buffers start as their initialisation gives, and what the "
+    "step leaves in them is not compared"
+)
+_COUNTERS = "counters of the optimizer start at their value after one step"
 
 
 def captured(parameters: Any, once: Callable[[frozenset[str]], Programs]) -> Programs:
@@ -62,16 +68,8 @@ def assumptions(sequential: Captured, ranks: list[Captured]) -> list[Assumption]
     constant = _names(name for c in programs for name in c.held.constant)
     loose = _names(name for c in programs for name in c.held.loose)
     counters = _names(name.rpartition(".")[2] for c in programs for name in c.held.counters)
-    lines = [
-        (constant, "buffers hold what their initialisation gives"),
-        (
-            loose,
-            "tensors in attributes that are no buffers start as their initialisation gives, and "
-            "what the step leaves in them is not compared",
-        ),
-        (counters, "counters of the optimizer start at their value after one step"),
-    ]
-    return [Assumption("capture", f"{text}: {names}") for names, text in lines if names]
+    lines = [(_CONSTANT, constant), (_LOOSE, loose), (_COUNTERS, counters)]
+    return [Assumption("capture", f"{text}: {names}") for text, names in lines if names]
 
 
 def _names(names: Any) -> str:

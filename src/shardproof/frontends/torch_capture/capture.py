@@ -181,7 +181,7 @@ class _Run:
         self.optimizer: Any = None
         self.parameters: dict[str, Any] = {}
         self.trained: set[str] = set()
-        self.buffers = Buffers(None, rec.memory)
+        self.buffers = Buffers(None, rec.memory, rec.watch.synchronised)
 
     # -- build
 
@@ -228,7 +228,7 @@ class _Run:
         self.trained = {name for name, p in self.parameters.items() if p.requires_grad}
         for name, p in self.parameters.items():
             self._input("parameter", name, p)
-        self.buffers = Buffers(self.program, self.rec.memory)
+        self.buffers = Buffers(self.program, self.rec.memory, self.rec.watch.synchronised)
         for name, b in self.buffers.carry(self.carried).items():
             self._input("parameter", name, b)
         for name, key, t in self._state():
@@ -241,7 +241,7 @@ class _Run:
             self.examples[e.name] = t
             self._input("input", e.name, t)
         self.init = len(self.rec.statements.all)
-        self.rec.memory.watch()
+        self.buffers.start()
 
     def _input(self, kind: str, name: str, t: torch.Tensor) -> None:
         self.rec.declare(local(t), name)

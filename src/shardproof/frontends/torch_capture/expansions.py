@@ -68,7 +68,8 @@ def _batch_norm(
             unbiased = var * (count / (count - 1))
             running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
     else:
-        assert running_mean is not None and running_var is not None
+        assert running_mean is not None
+        assert running_var is not None
         mean, var = running_mean, running_var
     rstd = torch.rsqrt(var + eps)
     y = (x - _per_channel(mean, x)) * _per_channel(rstd, x)
@@ -87,9 +88,11 @@ def _batch_norm_backward(
 ) -> tuple[torch.Tensor | None, ...]:  # fmt: skip
     dims = [d for d in range(x.dim()) if d != 1]
     if not training:
-        assert running_mean is not None and running_var is not None
+        assert running_mean is not None
+        assert running_var is not None
         mean, rstd = running_mean, torch.rsqrt(running_var + eps)
-    assert mean is not None and rstd is not None
+    assert mean is not None
+    assert rstd is not None
     scale = _per_channel(rstd, x)
     normal = (x - _per_channel(mean, x)) * scale
     dx = grad if weight is None else grad * _per_channel(weight, x)

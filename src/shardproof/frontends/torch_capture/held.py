@@ -8,6 +8,7 @@ gives, and is listed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,9 +59,10 @@ def chosen(names: Iterable[str], carried: Iterable[str]) -> list[str]:
 class Buffers:
     """The buffers and attribute tensors of a program, from before the step on."""
 
-    def __init__(self, program: Any, memory: Memory) -> None:
+    def __init__(self, program: Any, memory: Memory, synchronised: Counter[int]) -> None:
         self.program = program
         self.memory = memory
+        self.synchronised = synchronised
         self._buffers = _buffers(program)
         self._loose = _attributes(program)
         self.carried: list[str] = []
@@ -71,6 +73,11 @@ class Buffers:
         for name in self.carried:
             _forget(_local(self._buffers[name]))
         return {name: self._buffers[name] for name in self.carried}
+
+    def start(self) -> None:
+        """The step begins."""
+        self.memory.watch()
+        self.synchronised.clear()
 
     def after(self) -> dict[str, torch.Tensor]:
         """The carried buffers after the step; one that was taken away keeps its old tensor."""
@@ -95,11 +102,13 @@ class Buffers:
     def _changed(
         self, before: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]
     ) -> list[str]:
-        """Written in place, by the storage and so also through views, or replaced."""
+        """Written in place, by the storage and so also through views, or replaced. DDP makes the
+        copies equal once more, as it did when it was built: that alone changes nothing."""
         return [
             name
             for name, t in before.items()
-            if _storage(t) in self.memory.writes or now.get(name) is not t
+            if self.memory.writes[_storage(t)] > self.synchronised[_storage(t)]
+            or now.get(name) is not t
         ]
 
 

@@ -8,6 +8,7 @@ again when they are next read.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,12 +87,13 @@ class Memory:
         self.st = statements
         self._storages: dict[int, _Storage] = {}
         self.reads: set[int] = set()
-        self.writes: set[int] = set()
-        """Storages that were read and written since :meth:`watch`; all of them are kept alive."""
+        self.writes: Counter[int] = Counter()
+        """Storages that were read, and written how often, since :meth:`watch`; all of them are
+        kept alive."""
 
     def watch(self) -> None:
         """Note reads and writes from here on."""
-        self.reads, self.writes = set(), set()
+        self.reads, self.writes = set(), Counter()
 
     # -- look-up
 
@@ -149,7 +151,7 @@ class Memory:
     def write(self, t: torch.Tensor, ref: Ref) -> None:
         """``t`` now holds what ``ref`` computed."""
         storage, g = t.untyped_storage(), geometry(t)
-        self.writes.add(storage._cdata)
+        self.writes[storage._cdata] += 1
         s = self._storages.get(storage._cdata)
         total = self._total(t)
         if s is None or g == s.window or g.covers(total):

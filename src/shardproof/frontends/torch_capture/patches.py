@@ -57,11 +57,13 @@ REDUCE_FACTOR = _Factor()
 @dataclass(eq=False)
 class Watch:
     """What the patches observe: collectives by the method of the process group that Python code
-    called, and the function to tell of a ``Work.wait()``."""
+    called, and the function to tell of a ``Work.wait()``; how often DDP made the ranks' copies of a
+    buffer equal, by storage."""
 
     calls: Counter[str] = field(default_factory=Counter)
     waited: Callable[[int], None] = lambda seq: None
     objects: Objects = field(default_factory=Objects)
+    synchronised: Counter[int] = field(default_factory=Counter)
 
 
 class _Patches:
@@ -122,8 +124,9 @@ def _communication(patches: _Patches, watch: Watch) -> None:
         patches.put(owner, "all_gather_object", watch.objects.gather)
         patches.put(owner, "broadcast_object_list", watch.objects.broadcast)
     patches.put(ddp, "_verify_param_shape_across_processes", lambda *a, **k: True)
-    patches.put(ddp, "_sync_module_states", _broadcast_buffers)
-    patches.put(dist, "_broadcast_coalesced", _broadcast_each)
+    broadcast = _broadcasting(watch)
+    patches.put(dist, "_broadcast_coalesced", broadcast)
+    patches.put(ddp, "_sync_module_states", _at_construction(broadcast))
     _data_parallel(patches)
 
 
@@ -151,23 +154,32 @@ def _mean_over_ranks(group, bucket):  # type: ignore[no-untyped-def] # DDP reads
     return done
 
 
-def _broadcast_each(group: Any, tensors: Any, buffer_size: int, src: int = 0) -> None:
+def _broadcasting(watch: Watch) -> Any:
     """What DDP does with the buffers before each forward pass: rank ``src`` of the group gives the
     others its own. C++ code waits for what it sends, which the recorder would not see."""
-    for t in tensors:
-        dist.broadcast(t, group=group, group_src=src)
+
+    def broadcast(group: Any, tensors: Any, buffer_size: int, src: int = 0) -> None:
+        for t in tensors:
+            watch.synchronised[t.untyped_storage()._cdata] += 1
+            dist.broadcast(t, group=group, group_src=src)
+
+    return broadcast
 
 
-def _broadcast_buffers(
-    module: torch.nn.Module, process_group: Any, broadcast_bucket_size: int, src: int,
-    params_and_buffers_to_ignore: Any, broadcast_buffers: bool = True,
-) -> None:  # fmt: skip
+def _at_construction(broadcast: Any) -> Any:
     """DDP makes parameters and buffers equal when it is built. Of parameters the relation says
     what each rank holds; buffers are constants, which may differ."""
-    ignored = set(params_and_buffers_to_ignore)
-    kept = [b.detach() for k, b in module.named_buffers() if k not in ignored]
-    if broadcast_buffers:
-        _broadcast_each(process_group, kept, broadcast_bucket_size, src)
+
+    def synchronise(
+        module: torch.nn.Module, process_group: Any, broadcast_bucket_size: int, src: int,
+        params_and_buffers_to_ignore: Any, broadcast_buffers: bool = True,
+    ) -> None:  # fmt: skip
+        ignored = set(params_and_buffers_to_ignore)
+        kept = [b.detach() for k, b in module.named_buffers() if k not in ignored]
+        if broadcast_buffers:
+            broadcast(process_group, kept, broadcast_bucket_size, src)
+
+    return synchronise
 
 
 def _counting(method: Any, name: str, watch: Watch) -> Any:
