@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from shardproof import Input, InputError, Mesh, Replicate, Shard, Spec
+from shardproof.frontends.torch_capture.expansions import find
 from shardproof.report.diagnostic import Verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -404,3 +405,30 @@ def test_batch_norm_of_equal_samples_refines() -> None:
     assert {"new.norm.running_mean", "new.norm.running_var", "new.norm.num_batches_tracked"} <= (
         outputs(verdict)
     )
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("shape", "affine"), [((6, 3), True), ((4, 3, 2, 5), False)])
+def test_batch_norm_is_spelled_out_rightly(
+    training: bool, shape: tuple[int, ...], affine: bool
+) -> None:
+    torch.manual_seed(0)
+    x, grad = torch.randn(shape).double(), torch.randn(shape).double()
+    weight, bias = (torch.randn(3).double() if affine else None for _ in range(2))
+    stats = [torch.rand(3).double() + 0.5 for _ in range(2)]
+    forward, backward = torch.ops.aten.native_batch_norm, torch.ops.aten.native_batch_norm_backward
+    results = []
+    for known in (False, True):
+        mean, var = (s.clone() for s in stats)
+        run = find(forward.default) if known else forward
+        back = find(backward.default) if known else backward
+        assert run is not None
+        assert back is not None
+        y, *saved = run(x, weight, bias, mean, var, training, 0.1, 1e-5)
+        wanted = [True, affine, affine]
+        grads = back(grad, x, weight, mean, var, *saved, training, 1e-5, wanted)
+        results.append(
+            [y, mean, var, *saved, *(g for g, w in zip(grads, wanted, strict=True) if w)]
+        )
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
