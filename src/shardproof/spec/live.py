@@ -14,7 +14,7 @@ from shardproof.errors import INSTALL_TORCH, InputError, shorten
 from shardproof.frontends.fx_types import dtype_of
 from shardproof.ir.graph import DTYPES, TensorType, is_float, is_integer
 from shardproof.ir.graph import Mesh as GraphMesh
-from shardproof.spec import shared
+from shardproof.spec import carried, shared
 from shardproof.spec.arguments import argument_error, mapping, size_tuple
 from shardproof.spec.bounds import is_bound
 from shardproof.spec.counts import proposed, recut
@@ -99,14 +99,17 @@ def resolve_live(spec: Spec) -> tuple[Problem, dict[str, float]]:
         inputs=inputs,
         outputs=outputs,
         fixed=spec.fixed,
-        free=spec.free,
+        free=[*spec.free, *rules.free],
         below={k: v.below for k, v in live.inputs.items() if v.below is not None},
     )
     problem, fixed = from_graphs._resolved
     problem.assumptions += [Assumption("relation", text) for text in rules.proposals]
+    problem.assumptions += carried.assumptions(live.sequential, live.ranks)
     if live.shared:
         problem.assumptions.append(Assumption("capture", shared.SHARED))
-    if spec.step == "forward" and live.sequential.parameters:
+    if spec.step == "forward" and set(live.sequential.parameters).difference(
+        live.sequential.held.carried
+    ):
         problem.notes.append(FORWARD_ONLY)
     problem.notes += _unchecked(live)
     problem.left_out = list(dict.fromkeys([*problem.left_out, *left_out]))
@@ -141,7 +144,6 @@ def _capture(spec: Spec) -> _Live:
     build: Any = spec.sequential
     parts = (build, [(e.name, e.shape, e.dtype, e.grad) for e in whole], step.kind, step.loss,
              step.optimizer, step.custom, dict(spec.kernels or {}), spec.dropout)  # fmt: skip
-    sequential, again = shared.sequential(parts, lambda: capture(build, whole, step, **options))
     axes = tuple((a, int(n)) for a, n in mesh.axes)  # type: ignore[arg-type]
     if not callable(spec.distributed):
         raise argument_error(
@@ -152,13 +154,20 @@ def _capture(spec: Spec) -> _Live:
 
     distributed: Any = spec.distributed
 
-    def one(rank: int, across: Any) -> Captured:
-        mine = tuple(_local(Example, k, v, mesh, rank) for k, v in inputs.items())
-        return capture(distributed, mine, step, rank=rank, axes=axes, distributed=True,
-                       across=across, **options)  # fmt: skip
+    def once(names: frozenset[str]) -> tuple[Captured, list[Captured]]:
+        def one(rank: int, across: Any) -> Captured:
+            mine = tuple(_local(Example, k, v, mesh, rank) for k, v in inputs.items())
+            return capture(distributed, mine, step, rank=rank, axes=axes, distributed=True,
+                           across=across, carried=names, **options)  # fmt: skip
 
-    ranks = capture_ranks(int(mesh.size), one)  # type: ignore[arg-type]
-    return _Live(spec, mesh, inputs, step, sequential, ranks, again)
+        program = shared.sequential(
+            (*parts, sorted(names)),
+            lambda: capture(build, whole, step, carried=names, **options),
+        )
+        return program, capture_ranks(int(mesh.size), one)  # type: ignore[arg-type]
+
+    sequential, ranks = carried.captured(spec.parameters, once)
+    return _Live(spec, mesh, inputs, step, sequential, ranks, shared.active())
 
 
 def _mesh(mesh: GraphMesh | None) -> GraphMesh:

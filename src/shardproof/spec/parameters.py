@@ -48,6 +48,8 @@ class ParameterRules:
         self.given = given
         self.sources: dict[str, str] = {}
         self.proposals: list[str] = []
+        self.free: list[str] = []
+        """Buffers that only the ranks have: state of which the sequential program knows nothing."""
         if given != "auto" and not isinstance(given, Mapping) and not callable(given):
             raise argument_error(
                 f"parameters is {shorten(repr(given), 60)}",
@@ -65,12 +67,15 @@ class ParameterRules:
         user = self._traced() if callable(self.given) else {}
         user.update(self.given if isinstance(self.given, Mapping) else {})
         names = dict.fromkeys(n for c in self.ranks for n in c.parameters)
+        buffers = {n for c in self.ranks for n in c.held.carried}
         rules: dict[str, Any] = {}
         proposed: dict[str, list[str]] = {}
         for name in names:
             key = name if name in user else next((k for k in user if fnmatchcase(name, k)), None)
             if key is not None:
                 rules[name] = self._declared(name, user[key])
+            elif name in buffers and not self._candidates(name):
+                self.free.append(name)
             else:
                 rules[name], how = self._proposed(name)
                 proposed.setdefault(how, []).append(name)
@@ -172,7 +177,7 @@ class ParameterRules:
         known = self.sequential.parameters
         if name in known:
             return name
-        ends = [k for k in known if k.endswith("." + name) or name.endswith("." + k)]
+        ends = self._candidates(name)
         if len(ends) == 1:
             return ends[0]
         raise InputError(
@@ -181,6 +186,12 @@ class ParameterRules:
             expected=f"one of: {shorten(', '.join(ends or known))}",
             next_step=f'name it: parameters={{"{name}": seq("...").shard(0)}}',
         )
+
+    def _candidates(self, name: str) -> list[str]:
+        """Sequential parameters that the name may mean, within a larger or a smaller module."""
+        known = self.sequential.parameters
+        ends = [k for k in known if k.endswith("." + name) or name.endswith("." + k)]
+        return [name] if name in known else ends
 
     def _by_shape(self, name: str, source: str, found: list[Described]) -> Any:
         whole = self.sequential.parameters[source].shape

@@ -62,13 +62,17 @@ def shared_captures() -> Iterator[Captures]:
         _current.reset(token)
 
 
-def sequential(parts: tuple[Any, ...], make: Callable[[], Captured]) -> tuple[Captured, bool]:
-    """The sequential capture made from ``parts`` (functions and plain values), and whether it is
-    shared with other configurations."""
+def sequential(parts: tuple[Any, ...], make: Callable[[], Captured]) -> Captured:
+    """The sequential capture made from ``parts`` (functions and plain values)."""
     captures = _current.get()
     if captures is None:
-        return make(), False
-    return captures.get(tuple(_identity(p) for p in parts), make), True
+        return make()
+    return captures.get(tuple(_identity(p) for p in parts), make)
+
+
+def active() -> bool:
+    """Whether sequential captures are shared with other configurations."""
+    return _current.get() is not None
 
 
 def _identity(part: Any) -> Any:

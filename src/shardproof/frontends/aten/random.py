@@ -54,8 +54,24 @@ def _rand(ctx: LowerContext, size: Any, *, dtype: str | None = None) -> Value:
     return ctx.random_input("random", dtype or "f32", sizes_arg(size))
 
 
-@lowers("aten.rand_like.default", "aten.randn_like.default", "aten.uniform.default",
-        "aten.normal_functional.default", "aten.exponential.default")  # fmt: skip
+@lowers("aten.normal_functional.default")
+def _normal(ctx: LowerContext, self: Value, mean: Any = 0.0, std: Any = 1.0, **_: Any) -> Value:
+    """Numbers drawn with other arguments are other numbers."""
+    return _moved(ctx, ctx.random_input("random", self.dtype, self.shape), mean, std)
+
+
+@lowers("aten.uniform.default")
+def _uniform(ctx: LowerContext, self: Value, low: Any = 0.0, high: Any = 1.0, **_: Any) -> Value:
+    drawn = ctx.random_input("random", self.dtype, self.shape)
+    return _moved(ctx, drawn, low, high - low)
+
+
+def _moved(ctx: LowerContext, x: Value, offset: Any, factor: Any) -> Value:
+    x = x if factor == 1 else ctx.scale(x, factor)
+    return x if offset == 0 else ctx.shift(x, offset)
+
+
+@lowers("aten.rand_like.default", "aten.randn_like.default", "aten.exponential.default")
 def _rand_like(ctx: LowerContext, self: Value, *_: Any, dtype: str | None = None) -> Value:
     return ctx.random_input("random", dtype or self.dtype, self.shape)
 

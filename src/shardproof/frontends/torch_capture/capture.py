@@ -17,6 +17,7 @@ from shardproof.errors import InputError
 from shardproof.frontends.fx_lexer import Ref
 from shardproof.frontends.torch_capture.failures import require_arguments, users_errors
 from shardproof.frontends.torch_capture.groups import Groups
+from shardproof.frontends.torch_capture.held import Buffers, Held, chosen, number, plain_name
 from shardproof.frontends.torch_capture.lower import Lowered, lost, lower
 from shardproof.frontends.torch_capture.memory import geometry
 from shardproof.frontends.torch_capture.objects import PASSES, Objects, unsettled
@@ -65,8 +66,9 @@ class Described:
 
 @dataclass(eq=False, slots=True)
 class Captured:
-    """One captured rank. ``parameters`` and ``outputs`` describe tensors by name; ``owner`` says
-    for an output ``grad.w``, ``new.w`` or ``state.w.k`` that it belongs to the parameter ``w``."""
+    """One captured rank. ``parameters`` (and buffers that are carried from step to step) and
+    ``outputs`` describe tensors by name; ``owner`` says for an output ``grad.w``, ``new.w`` or
+    ``state.w.k`` that it belongs to the parameter ``w``."""
 
     rank: int
     lowered: Lowered
@@ -75,6 +77,7 @@ class Captured:
     states: dict[str, Described]
     outputs: dict[str, Described]
     owner: dict[str, str] = field(default_factory=dict)
+    held: Held = field(default_factory=Held)
     seconds: float = 0.0
 
 
@@ -89,8 +92,10 @@ def capture(
     kernels: Mapping[str, Any] | None = None,
     dropout: str = "mask",
     across: Across | None = None,
+    carried: frozenset[str] = frozenset(),
 ) -> Captured:
-    """Capture one rank of the program that ``build`` makes; ``across`` is what concerns all ranks.
+    """Capture one rank of the program that ``build`` makes; ``across`` is what concerns all ranks,
+    ``carried`` the buffers that are inputs and the counters that are outputs.
 
     Raises:
         InputError: the program cannot be captured; says where and why.
@@ -102,13 +107,14 @@ def capture(
     with patched(across.objects, across.groups) as watch, rank_of_world(rank, axes) as mesh:
         counted = CollectiveCount()
         with FakeTensorMode(allow_non_fake_inputs=True), counted, _recording(watch) as rec:
-            run = _Run(rec, step)
+            run = _Run(rec, step, carried)
             with users_errors(rank if distributed else None, run.parameters):
                 run.build(build, (mesh, rank) if distributed else ())
                 run.declare(examples)
                 run.go()
     across.objects.finish()
     _compare_counts(rec, watch, counted)
+    run.outputs = rec.statements.named(run.outputs)
     lowered = lower(
         rec.statements,
         run.outputs,
@@ -122,7 +128,7 @@ def capture(
     lowered.graph.rank = rank
     return Captured(
         rank, lowered, run.described["input"], run.described["parameter"],
-        run.described["state"], run.described["output"], run.owner,
+        run.described["state"], run.described["output"], run.owner, run.held,
         time.perf_counter() - start,
     )  # fmt: skip
 
@@ -170,9 +176,11 @@ def _compare_counts(rec: Recorder, watch: Watch, counted: CollectiveCount) -> No
 class _Run:
     """The steps of one capture; the recorder is active."""
 
-    def __init__(self, rec: Recorder, step: Step) -> None:
+    def __init__(self, rec: Recorder, step: Step, carried: frozenset[str]) -> None:
         self.rec = rec
         self.step = step
+        self.carried = carried
+        self.held = Held()
         self.outputs: dict[str, Ref] = {}
         self.described: dict[str, dict[str, Described]] = {
             kind: {} for kind in ("input", "parameter", "state", "output")
@@ -184,6 +192,7 @@ class _Run:
         self.optimizer: Any = None
         self.parameters: dict[str, Any] = {}
         self.trained: set[str] = set()
+        self.buffers = Buffers(None, rec.memory, rec.watch.synchronised)
 
     # -- build
 
@@ -207,7 +216,7 @@ class _Run:
         if isinstance(self.program, torch.nn.Module):
             self.rec.provenance.name_modules(self.program)
             named = self.program.named_parameters()
-            self.parameters.update((_plain_name(k), p) for k, p in named)
+            self.parameters.update((plain_name(k), p) for k, p in named)
         if self.step.optimizer is not None:
             self._make_optimizer(self.step.optimizer)
 
@@ -230,6 +239,9 @@ class _Run:
         self.trained = {name for name, p in self.parameters.items() if p.requires_grad}
         for name, p in self.parameters.items():
             self._input("parameter", name, p)
+        self.buffers = Buffers(self.program, self.rec.memory, self.rec.watch.synchronised)
+        for name, b in self.buffers.carry(self.carried).items():
+            self._input("parameter", name, b)
         for name, key, t in self._state():
             self._input("state", f"state.{name}.{key}", t)
             self.owner[f"state.{name}.{key}"] = name
@@ -240,6 +252,7 @@ class _Run:
             self.examples[e.name] = t
             self._input("input", e.name, t)
         self.init = len(self.rec.statements.all)
+        self.buffers.start()
 
     def _input(self, kind: str, name: str, t: torch.Tensor) -> None:
         self.rec.declare(local(t), name)
@@ -247,14 +260,24 @@ class _Run:
 
     def _state(self) -> list[tuple[str, str, torch.Tensor]]:
         """Optimizer state that is not a step counter, whose value is that after one step."""
-        if self.optimizer is None:
-            return []
-        states = self.optimizer.state
+        found = self._kept()
+        return [(n, k, v) for n, k, v in found if isinstance(v, torch.Tensor) and k != "step"]
+
+    def _counters(self) -> list[tuple[str, str, Any]]:
+        """The rest of it: step counters, and plain numbers."""
         return [
-            (name, key, t)
+            (name, key, v)
+            for name, key, v in self._kept()
+            if (isinstance(v, torch.Tensor) and key == "step")
+            or (isinstance(v, int | float) and not isinstance(v, bool))
+        ]
+
+    def _kept(self) -> list[tuple[str, str, Any]]:
+        states = {} if self.optimizer is None else self.optimizer.state
+        return [
+            (name, key, value)
             for name, p in self.parameters.items()
-            for key, t in states.get(p, {}).items()
-            if isinstance(t, torch.Tensor) and key != "step"
+            for key, value in states.get(p, {}).items()
         ]
 
     # -- run
@@ -276,12 +299,25 @@ class _Run:
                 loss.backward()
             if self.optimizer is not None:
                 self.optimizer.step()
+        counters = {f"state.{n}.{k}": number(v) for n, k, v in self._counters()}
+        self.held = self.buffers.held(counters)
         self._gradients()
         if self.optimizer is not None or step.custom is not None:
             # A step of the user's may update parameters without an optimizer.
             for name, p in self.parameters.items():
                 self._output(f"new.{name}", p, name)
             for name, key, t in self._state():
+                self._output(f"state.{name}.{key}", t, name)
+        for name, b in self.buffers.after().items():
+            self._output(f"new.{name}", b, name)
+        self._compared_counters()
+
+    def _compared_counters(self) -> None:
+        """Counters whose numbers are not known to agree: what they are computed to be."""
+        wanted = set(chosen((f"state.{n}.{k}" for n, k, _ in self._counters()), self.carried))
+        for name, key, v in self._counters():
+            if f"state.{name}.{key}" in wanted:
+                t = v if isinstance(v, torch.Tensor) else torch.full((), v)
                 self._output(f"state.{name}.{key}", t, name)
 
     def _loss(self, result: Any) -> Any:
@@ -327,14 +363,6 @@ class _Run:
         self.outputs[name] = self.rec.memory.read(local(t))
         if owner:
             self.owner[name] = owner
-
-
-def _plain_name(name: str) -> str:
-    """A parameter's name without what wrappers add."""
-    name = name.removeprefix("module.")
-    for part in ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."):
-        name = name.replace(part, "")
-    return name
 
 
 def _named(result: Any, path: str = "") -> list[tuple[str, torch.Tensor]]:

@@ -8,6 +8,7 @@ again when they are next read.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +86,14 @@ class Memory:
     def __init__(self, statements: Statements) -> None:
         self.st = statements
         self._storages: dict[int, _Storage] = {}
+        self.reads: set[int] = set()
+        self.writes: Counter[int] = Counter()
+        """Storages that were read, and written how often, since :meth:`watch`; all of them are
+        kept alive."""
+
+    def watch(self) -> None:
+        """Note reads and writes from here on."""
+        self.reads, self.writes = set(), Counter()
 
     # -- look-up
 
@@ -95,6 +104,7 @@ class Memory:
     def read(self, t: torch.Tensor) -> Ref:
         """The statement that shows what ``t`` holds now."""
         g = geometry(t)
+        self.reads.add(t.untyped_storage()._cdata)
         s = self._storages.get(t.untyped_storage()._cdata)
         if s is None:
             return self._first_seen(t, g)
@@ -141,6 +151,7 @@ class Memory:
     def write(self, t: torch.Tensor, ref: Ref) -> None:
         """``t`` now holds what ``ref`` computed."""
         storage, g = t.untyped_storage(), geometry(t)
+        self.writes[storage._cdata] += 1
         s = self._storages.get(storage._cdata)
         total = self._total(t)
         if s is None or g == s.window or g.covers(total):

@@ -59,12 +59,14 @@ REDUCE_FACTOR = _Factor()
 @dataclass(eq=False)
 class Watch:
     """What the patches observe: collectives by the method of the process group that Python code
-    called, and the function to tell of a ``Work.wait()``."""
+    called, and the function to tell of a ``Work.wait()``; how often DDP made the ranks' copies of a
+    buffer equal, by storage."""
 
     calls: Counter[str] = field(default_factory=Counter)
     waited: Callable[[int], None] = lambda seq: None
     objects: Objects = field(default_factory=Objects)
     groups: Groups = field(default_factory=Groups)
+    synchronised: Counter[int] = field(default_factory=Counter)
 
 
 class _Patches:
@@ -126,7 +128,9 @@ def _communication(patches: _Patches, watch: Watch) -> None:
         patches.put(owner, "all_gather_object", watch.objects.gather)
         patches.put(owner, "broadcast_object_list", watch.objects.broadcast)
     patches.put(ddp, "_verify_param_shape_across_processes", lambda *a, **k: True)
-    patches.put(ddp, "_sync_module_states", lambda *a, **k: None)
+    broadcast = _broadcasting(watch)
+    patches.put(dist, "_broadcast_coalesced", broadcast)
+    patches.put(ddp, "_sync_module_states", _at_construction(broadcast))
     _data_parallel(patches)
 
 
@@ -164,6 +168,34 @@ def _mean_over_ranks(group, bucket):  # type: ignore[no-untyped-def] # DDP reads
     done: Any = torch.futures.Future()
     done.set_result(flat)
     return done
+
+
+def _broadcasting(watch: Watch) -> Any:
+    """What DDP does with the buffers before each forward pass: rank ``src`` of the group gives the
+    others its own. C++ code waits for what it sends, which the recorder would not see."""
+
+    def broadcast(group: Any, tensors: Any, buffer_size: int, src: int = 0) -> None:
+        for t in tensors:
+            watch.synchronised[t.untyped_storage()._cdata] += 1
+            dist.broadcast(t, group=group, group_src=src)
+
+    return broadcast
+
+
+def _at_construction(broadcast: Any) -> Any:
+    """DDP makes parameters and buffers equal when it is built. Of parameters the relation says
+    what each rank holds; buffers are constants, which may differ."""
+
+    def synchronise(
+        module: torch.nn.Module, process_group: Any, broadcast_bucket_size: int, src: int,
+        params_and_buffers_to_ignore: Any, broadcast_buffers: bool = True,
+    ) -> None:  # fmt: skip
+        ignored = set(params_and_buffers_to_ignore)
+        kept = [b.detach() for k, b in module.named_buffers() if k not in ignored]
+        if broadcast_buffers:
+            broadcast(process_group, kept, broadcast_bucket_size, src)
+
+    return synchronise
 
 
 def _counting(method: Any, name: str, watch: Watch) -> Any:
@@ -245,8 +277,18 @@ def _modules(patches: _Patches, watch: Watch) -> None:
         return apply(self, fn, recurse)
 
     patches.put(torch.nn.Module, "_apply", rebuilding)
-    # Initial values do not matter: parameters become inputs.
-    patches.put(nn_init, "_no_grad_trunc_normal_", lambda t, *a, **k: t)
+    patches.put(nn_init, "_no_grad_trunc_normal_", _trunc_normal)
+
+
+def _trunc_normal(
+    t: torch.Tensor, mean: float, std: float, a: float, b: float, generator: Any = None
+) -> torch.Tensor:
+    """Of a parameter the initial value does not matter, as it becomes an input. Other tensors
+    hold unknown numbers, which differ where the arguments do."""
+    if isinstance(t, torch.nn.Parameter):
+        return t
+    with torch.no_grad():
+        return t.normal_().mul_(std).add_(mean).clamp_(a, b)
 
 
 def _pipelines(patches: _Patches, watch: Watch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardproof.frontends.fx_lexer import Ref
@@ -25,6 +25,7 @@ class Statements:
         self.waited: set[str] = set()
         """Sends that a later statement waits for."""
         self._counts: dict[str, int] = {}
+        self._misnamed: dict[str, str] = {}
 
     def unique(self, stem: str) -> str:
         """A name that no statement has: ``mm``, ``mm_1``, ..."""
@@ -41,9 +42,31 @@ class Statements:
 
     def input(self, name: str, type_: FxType) -> Ref:
         """A new graph input."""
-        name = self.unique(name)
-        self._append(name, "input", type_, "", ())
-        return Ref(name)
+        unique = self.unique(name)
+        if unique != name:
+            self._misnamed[unique] = name
+        self._append(unique, "input", type_, "", ())
+        return Ref(unique)
+
+    def named(self, outputs: Mapping[str, Ref]) -> dict[str, Ref]:
+        """Give every input its own name, which an earlier statement may have (a buffer ``cos``
+        that ``cos`` computed): the two change names. Gives the outputs by their new names."""
+        names = dict(self._misnamed)
+        freed, taken = set(names) - set(names.values()), set(names.values()) - set(names)
+        names.update(zip(sorted(taken), sorted(freed), strict=True))
+        if not names:
+            return dict(outputs)
+        self._misnamed = {}
+        self.all = [
+            s._replace(
+                name=names.get(s.name, s.name), target=_target(s, names),
+                args=_renamed(s.args, names), kwargs=_renamed(s.kwargs, names),
+            )
+            for s in self.all
+        ]  # fmt: skip
+        self.effects = {names.get(n, n) for n in self.effects}
+        self.asynchronous = {names.get(n, n) for n in self.asynchronous}
+        return {k: _renamed(r, names) for k, r in outputs.items()}
 
     def call(
         self, target: str, args: Sequence[Any], kwargs: dict[str, Any], type_: FxType | None
@@ -95,6 +118,21 @@ def _add_names(x: Any, names: set[str]) -> None:
     elif kind is dict:
         for y in x.values():
             _add_names(y, names)
+
+
+def _target(s: FxStatement, names: Mapping[str, str]) -> str:
+    return names.get(s.target, s.target) if s.kind == "getitem" else s.target
+
+
+def _renamed(x: Any, names: Mapping[str, str]) -> Any:
+    kind = type(x)
+    if kind is Ref:
+        return Ref(names.get(x.name, x.name))
+    if kind is tuple or kind is list:
+        return kind(_renamed(y, names) for y in x)
+    if kind is dict:
+        return {k: _renamed(v, names) for k, v in x.items()}
+    return x
 
 
 def _stem(target: str) -> str:
