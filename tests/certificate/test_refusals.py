@@ -316,7 +316,7 @@ def following_another(made: Template) -> None:
     """A copy of a layer that follows a sequential one, with a copy of ``made``."""
     copies, c = layer()
     c.template.of = FOLLOWED
-    c.of = Copy(made, 1, (), atoms={0: 0})
+    c.of = Copy(made, 1, (), atoms={0: 0} if made is not FOLLOWED else {})
     copies.add(c, [], Table({}))
 
 
@@ -340,6 +340,7 @@ IMAGES: list[tuple[str, Callable[[], Any]]] = [
     ("not in the order", lambda: entered(made=(5, 4))),
     ("not in the order", lambda: entered(made=(4, 4))),
     ("what its layer has looked at", renaming_what_a_sequential_layer_is_spelled_with),
+    ("sequential layer that was not checked", lambda: following_another(FOLLOWED)),
     ("with other names", lambda: following_another(Template(0, 0, 1, (), (), plain=True))),
     ("positions along another axis",
      lambda: alike(atoms=[*LAYER[:2], positions(3), positions(4), *LAYER[4:]])),
