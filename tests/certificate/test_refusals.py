@@ -333,7 +333,30 @@ def positions(n: int) -> Atom:
 
 
 FOLLOWED = Template(0, 0, 1, (), (), plain=True)
+
+
+def copied(claimed: bool) -> dict[Any, Any]:
+    """A copy of ``f(x)``; perhaps something is claimed of its result."""
+    copies, c = layer()
+    mine, its = nodes()[:1], nodes()[:1]
+    c.template.nodes = mine
+    other = tensor((0, 4, term(3)))
+    table = Table({mine[0].inputs[0]: X, its[0].inputs[0]: other})
+    table[mine[0].outputs[0]] = tensor((0, 4, term(4)))
+    if claimed:
+        table[its[0].outputs[0]] = other
+    copies.add(c, its, table)
+    made = table[its[0].outputs[0]]
+    assert isinstance(made, Meaning)
+    return {t.atom: k for cell in made.cells for t, k in cell.lin}
+
+
+def test_the_result_of_a_copy_is_renamed() -> None:
+    assert copied(False) == {5: 1}
+
+
 IMAGES: list[tuple[str, Callable[[], Any]]] = [
+    ("a claim about a value of a copy", lambda: copied(True)),
     ("a layer that is not there", lambda: entered(2)),
     ("a layer that is not there", lambda: entered(0)),
     ("a layer that is not there", lambda: entered(of=Template(0, 0, 1, (), ()))),
@@ -384,13 +407,15 @@ def test_an_image_is_what_its_atom_is() -> None:
 
 def test_what_a_layer_does_not_see() -> None:
     """The atoms that copies rename, and what is spelled with these, but for those made there."""
-    copies, c = layer(atoms=[*LAYER, atom("g", term(2)), atom("g", term(7)), atom("g", term(3))])
+    more = [atom("g", term(2)), atom("g", term(7)), atom("g", term(3)), atom("g", term(3))]
+    copies, c = layer(atoms=[*LAYER, *more])
+    c.template.moved = (2, 10)
     run: Any = copies.run
     run.facts, run.checked = lambda: 0, {"before": 1}
     with copies.closed(c.template, nodes()[:1]):
-        assert [a.fn for a in run.algebra.atoms] == ["", "", "", "", "f", "", "", "", "", "g"]
+        assert [a.fn for a in run.algebra.atoms] == ["", "", "", "", "f", "", "", "", "", "g", ""]
         assert run.checked == {}
-    assert [a.fn for a in run.algebra.atoms[4:]] == ["f", "", "", "g", "g", "g"]
+    assert [a.fn for a in run.algebra.atoms[4:]] == ["f", "", "", "g", "g", "g", "g"]
     assert run.checked == {"before": 1}
     assert c.template.plain
 
