@@ -203,6 +203,10 @@ def moved(*operands: Any, shape: Any = (4,)) -> Moved:
     return Moved(alg.Reshape(shape), source, operands)
 
 
+def turned(m: Meaning) -> Moved:
+    return Moved(alg.Permute((0,)), Source((4,), lambda r, at: []), (m,))
+
+
 def viewed(base: Meaning | None, *pieces: Piece) -> Meaning:
     return Meaning(X.dims, X.cells, base, pieces)
 
@@ -221,6 +225,7 @@ COPIES: list[tuple[str, Callable[[], Any]]] = [
     ("of other types", lambda: outside(nodes(), retyped(1))),
     ("of another meaning", lambda: match(viewed(X, END), viewed(Y, END), {}, {})),
     ("another rearrangement", lambda: match(moved(X), moved(X, X), {}, {})),
+    ("another rearrangement", lambda: match(moved(X), turned(X), {}, {})),
     ("another rearrangement", lambda: match(moved(X), moved(X, shape=(2, 2)), {}, {})),
     ("a rearrangement, or does not", lambda: match(moved(X), X, {}, {})),
     ("a rearrangement, or does not", lambda: match(X, moved(X), {}, {})),
@@ -339,13 +344,15 @@ def copied(claimed: bool) -> dict[Any, Any]:
     """A copy of ``f(x)``; perhaps something is claimed of its result."""
     copies, c = layer()
     mine, its = nodes()[:1], nodes()[:1]
-    c.template.nodes = mine
+    c.template.nodes, c.template.divisors = mine, frozenset({4})
     other = tensor((0, 4, term(3)))
     table = Table({mine[0].inputs[0]: X, its[0].inputs[0]: other})
     table[mine[0].outputs[0]] = tensor((0, 4, term(4)))
     if claimed:
         table[its[0].outputs[0]] = other
     copies.add(c, its, table)
+    run: Any = copies.run
+    assert run.images == run.algebra.divisors == {5}
     made = table[its[0].outputs[0]]
     assert isinstance(made, Meaning)
     return {t.atom: k for cell in made.cells for t, k in cell.lin}
@@ -353,6 +360,7 @@ def copied(claimed: bool) -> dict[Any, Any]:
 
 def test_the_result_of_a_copy_is_renamed() -> None:
     assert copied(False) == {5: 1}
+    assert not Template(0, 0, 1, (), ()).plain  # nothing is shown of it yet
 
 
 IMAGES: list[tuple[str, Callable[[], Any]]] = [
