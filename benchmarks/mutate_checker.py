@@ -354,7 +354,8 @@ def run_fresh(file: str, number: int) -> int:
         return code if fullname == name else original(self, fullname)
 
     importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    return int(pytest.main([*_plain(), "-x"]))
+    # pytest would load the package, which is a plugin, by itself to rewrite its assertions.
+    return int(pytest.main([*_plain(), "-x", "--assert=plain"]))
 
 
 def _plain() -> list[str]:
