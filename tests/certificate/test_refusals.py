@@ -177,6 +177,20 @@ def nodes(op: str = "exp", attr: str = "", twice: bool = False, inner: bool = Fa
     return b.graph.nodes
 
 
+def retyped(k: int) -> list[Node]:
+    """The result of one node says that it has another type."""
+    made = nodes()
+    made[k].outputs[0].type = TensorType("f32", (3,))
+    return made
+
+
+def reading(dtype: str, shape: tuple[int, ...]) -> list[Node]:
+    """What is read from outside is of another type, and the results are not."""
+    made = nodes()
+    made[0].inputs[0].type = TensorType(dtype, shape)
+    return made
+
+
 def shorter() -> list[Node]:
     b = Builder(Graph("g"), alg.infer_types)
     x, y = b.input("x", "f32", (3,)), b.input("y", "f32", (3,))
@@ -187,6 +201,10 @@ def shorter() -> list[Node]:
 def moved(*operands: Any, shape: Any = (4,)) -> Moved:
     source = Source(shape, lambda r, at: [])
     return Moved(alg.Reshape(shape), source, operands)
+
+
+def turned(m: Meaning) -> Moved:
+    return Moved(alg.Permute((0,)), Source((4,), lambda r, at: []), (m,))
 
 
 def viewed(base: Meaning | None, *pieces: Piece) -> Meaning:
@@ -201,7 +219,13 @@ COPIES: list[tuple[str, Callable[[], Any]]] = [
     ("wired otherwise", lambda: outside(nodes(twice=True), nodes())),
     ("wired otherwise", lambda: outside(nodes(), nodes(inner=True))),
     ("wired otherwise|of other types", lambda: outside(nodes(), shorter())),
+    ("wired otherwise", lambda: outside(nodes(), reading("f64", (4,)))),
+    ("wired otherwise", lambda: outside(nodes(), reading("f32", (2, 2)))),
+    ("of other types", lambda: outside(nodes(), retyped(0))),
+    ("of other types", lambda: outside(nodes(), retyped(1))),
+    ("of another meaning", lambda: match(viewed(X, END), viewed(Y, END), {}, {})),
     ("another rearrangement", lambda: match(moved(X), moved(X, X), {}, {})),
+    ("another rearrangement", lambda: match(moved(X), turned(X), {}, {})),
     ("another rearrangement", lambda: match(moved(X), moved(X, shape=(2, 2)), {}, {})),
     ("a rearrangement, or does not", lambda: match(moved(X), X, {}, {})),
     ("a rearrangement, or does not", lambda: match(X, moved(X), {}, {})),
@@ -297,8 +321,16 @@ def following_another(made: Template) -> None:
     """A copy of a layer that follows a sequential one, with a copy of ``made``."""
     copies, c = layer()
     c.template.of = FOLLOWED
-    c.of = Copy(made, 1, (), atoms={0: 0})
+    c.of = Copy(made, 1, (), atoms={0: 0} if made is not FOLLOWED else {})
     copies.add(c, [], Table({}))
+
+
+def renaming_what_a_sequential_layer_is_spelled_with() -> None:
+    copies, c = layer()
+    c.template.of = Template(0, 0, 1, (4,), (2,), plain=True)
+    c.of = Copy(c.template.of, 1, (5,))
+    c.template.made = ()
+    copies._alike(c)
 
 
 def positions(n: int) -> Atom:
@@ -306,12 +338,40 @@ def positions(n: int) -> Atom:
 
 
 FOLLOWED = Template(0, 0, 1, (), (), plain=True)
+
+
+def copied(claimed: bool) -> dict[Any, Any]:
+    """A copy of ``f(x)``; perhaps something is claimed of its result."""
+    copies, c = layer()
+    mine, its = nodes()[:1], nodes()[:1]
+    c.template.nodes, c.template.divisors = mine, frozenset({4})
+    other = tensor((0, 4, term(3)))
+    table = Table({mine[0].inputs[0]: X, its[0].inputs[0]: other})
+    table[mine[0].outputs[0]] = tensor((0, 4, term(4)))
+    if claimed:
+        table[its[0].outputs[0]] = other
+    copies.add(c, its, table)
+    run: Any = copies.run
+    assert run.images == run.algebra.divisors == {5}
+    made = table[its[0].outputs[0]]
+    assert isinstance(made, Meaning)
+    return {t.atom: k for cell in made.cells for t, k in cell.lin}
+
+
+def test_the_result_of_a_copy_is_renamed() -> None:
+    assert copied(False) == {5: 1}
+    assert not Template(0, 0, 1, (), ()).plain  # nothing is shown of it yet
+
+
 IMAGES: list[tuple[str, Callable[[], Any]]] = [
+    ("a claim about a value of a copy", lambda: copied(True)),
     ("a layer that is not there", lambda: entered(2)),
     ("a layer that is not there", lambda: entered(0)),
     ("a layer that is not there", lambda: entered(of=Template(0, 0, 1, (), ()))),
     ("not in the order", lambda: entered(made=(5, 4))),
     ("not in the order", lambda: entered(made=(4, 4))),
+    ("what its layer has looked at", renaming_what_a_sequential_layer_is_spelled_with),
+    ("sequential layer that was not checked", lambda: following_another(FOLLOWED)),
     ("with other names", lambda: following_another(Template(0, 0, 1, (), (), plain=True))),
     ("positions along another axis",
      lambda: alike(atoms=[*LAYER[:2], positions(3), positions(4), *LAYER[4:]])),
@@ -351,6 +411,40 @@ def test_an_image_is_what_its_atom_is() -> None:
     image = made(axes={4: "scalar"}, differs={4}, undefined={4})
     assert image.fn == "f"
     assert image.operands[0][0][0].atom == 3
+
+
+def test_what_a_layer_does_not_see() -> None:
+    """The atoms that copies rename, and what is spelled with these, but for those made there."""
+    more = [atom("g", term(2)), atom("g", term(7)), atom("g", term(3)), atom("g", term(3))]
+    copies, c = layer(atoms=[*LAYER, *more])
+    c.template.moved = (2, 10)
+    run: Any = copies.run
+    run.facts, run.checked = lambda: 0, {"before": 1}
+    with copies.closed(c.template, nodes()[:1]):
+        assert [a.fn for a in run.algebra.atoms] == ["", "", "", "", "f", "", "", "", "", "g", ""]
+        assert run.checked == {}
+    assert [a.fn for a in run.algebra.atoms[4:]] == ["f", "", "", "g", "g", "g", "g"]
+    assert run.checked == {"before": 1}
+    assert c.template.plain
+
+
+@pytest.mark.parametrize("what", ["facts", "assumed", "owned", "nothing"])
+def test_a_layer_that_rests_on_more(what: str) -> None:
+    copies, c = layer()
+    run: Any = copies.run
+    known: list[int] = []
+    run.facts, run.checked = lambda: list(known), {}
+    with copies.closed(c.template, nodes()[:1]):
+        run.algebra.divides(3)
+        run.algebra.noted.owned.add(4)
+        if what == "facts":
+            known.append(1)
+        if what == "assumed":
+            run.algebra.assume_of_atom("x")
+        if what == "owned":
+            run.algebra.noted.owned.add(3)
+    assert c.template.plain == (what == "nothing")
+    assert c.template.divisors == {3}
 
 
 def test_facts_of_images() -> None:
