@@ -78,6 +78,10 @@ class Buffers:
         self.memory.watch()
         self.synchronised.clear()
 
+    def wrote(self, t: torch.Tensor) -> bool:
+        """Whether the step wrote the tensor's memory."""
+        return self.memory.writes[_storage(t)] > 0
+
     def after(self) -> dict[str, torch.Tensor]:
         """The carried buffers after the step; one that was taken away keeps its old tensor."""
         now = _buffers(self.program)
