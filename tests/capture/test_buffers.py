@@ -281,6 +281,31 @@ def test_what_is_drawn_otherwise_is_something_else(one: Any, other: Any) -> None
     assert any(kind == "random" for kind, _ in same.assumptions)
 
 
+class Nested(nn.Module):
+    """A buffer that is written, and one of the same last name that is not."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.zeros(4))
+        self.inner = Drawn(lambda t: t.mul_(factor))
+
+    def forward(self, x: Any) -> Any:
+        self.table.add_(x.sum())
+        return self.inner(x)
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1.0, "refines"), (2.0, "refuted")])
+def test_a_table_named_like_state_stays_known(factor: float, status: str) -> None:
+    verdict = Spec(
+        sequential=Nested,
+        distributed=lambda mesh, rank: Nested(factor),
+        mesh=Mesh(dp=2),
+        inputs={"x": Input((8, 4))},
+    ).check(fixes=False)
+    assert verdict.status == status
+    assert "new.inner.table" not in outputs(verdict)
+
+
 # ------------------------------------------------------------------- tables and masks
 
 

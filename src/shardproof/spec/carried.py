@@ -33,10 +33,12 @@ def captured(parameters: Any, once: Callable[[frozenset[str]], Programs]) -> Pro
         parameters: the user's rules; a buffer that they name is carried.
         once: captures both programs with the buffers and counters of these names carried.
     """
-    carried = frozenset(parameters) if isinstance(parameters, Mapping) else frozenset()
+    carried: frozenset[str] = frozenset()
+    asked = frozenset(parameters) if isinstance(parameters, Mapping) else frozenset()
     while True:
         sequential, ranks = once(carried)
-        found = carried | _state(sequential, ranks)
+        constant = {name for c in (sequential, *ranks) for name in c.held.constant}
+        found = carried | _state(sequential, ranks) | (constant & asked)
         if found == carried:
             return sequential, ranks
         carried = found

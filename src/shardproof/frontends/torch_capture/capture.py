@@ -192,6 +192,7 @@ class _Run:
         self.optimizer: Any = None
         self.parameters: dict[str, Any] = {}
         self.trained: set[str] = set()
+        self.states: dict[tuple[str, str], torch.Tensor] = {}
         self.buffers = Buffers(None, rec.memory, rec.watch.synchronised)
 
     # -- build
@@ -244,6 +245,7 @@ class _Run:
             self._input("parameter", name, b)
         for name, key, t in self._state():
             self._input("state", f"state.{name}.{key}", t)
+            self.states[name, key] = t
             self.owner[f"state.{name}.{key}"] = name
         for e in examples:
             t = torch.empty(e.shape, dtype=_TORCH[e.dtype])
@@ -272,6 +274,15 @@ class _Run:
             or (isinstance(v, int | float) and not isinstance(v, bool))
         ]
 
+    def _stepped(self) -> set[str]:
+        """Parameters but those whose state the step left as it was: that no gradient came shows
+        in the state, which is compared, and is no fault of the counter."""
+        still: dict[str, bool] = {}
+        for name, key, t in self._state():
+            same = t is self.states.get((name, key)) and not self.buffers.wrote(t)
+            still[name] = still.get(name, True) and same
+        return {name for name in self.parameters if not still.get(name, False)}
+
     def _kept(self) -> list[tuple[str, str, Any]]:
         states = {} if self.optimizer is None else self.optimizer.state
         return [
@@ -299,8 +310,9 @@ class _Run:
                 loss.backward()
             if self.optimizer is not None:
                 self.optimizer.step()
-        counters = {f"state.{n}.{k}": number(v) for n, k, v in self._counters()}
-        self.held = self.buffers.held(counters)
+        moved = self._stepped()
+        values = {f"state.{n}.{k}": number(v) for n, k, v in self._counters() if n in moved}
+        self.held = self.buffers.held(values)
         self._gradients()
         if self.optimizer is not None or step.custom is not None:
             # A step of the user's may update parameters without an optimizer.

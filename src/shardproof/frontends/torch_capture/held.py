@@ -45,15 +45,14 @@ def plain_name(name: str) -> str:
     return name
 
 
-def same_name(a: str, b: str) -> bool:
-    """Whether two names may mean one tensor: equal, or the one within a larger module."""
-    return a == b or a.endswith("." + b) or b.endswith("." + a)
-
-
 def chosen(names: Iterable[str], carried: Iterable[str]) -> list[str]:
-    """Those of ``names`` that may be among ``carried``."""
-    wanted = list(carried)
-    return [n for n in names if any(same_name(n, c) for c in wanted)]
+    """Those of ``names`` that ``carried`` names, or means within a larger or a smaller module."""
+    known = dict.fromkeys(names)
+    found: set[str] = set()
+    for c in carried:
+        ends = [n for n in known if n.endswith("." + c) or c.endswith("." + n)]
+        found.update([c] if c in known else ends)
+    return [n for n in known if n in found]
 
 
 class Buffers:
@@ -78,6 +77,10 @@ class Buffers:
         """The step begins."""
         self.memory.watch()
         self.synchronised.clear()
+
+    def wrote(self, t: torch.Tensor) -> bool:
+        """Whether the step wrote the tensor's memory."""
+        return self.memory.writes[_storage(t)] > 0
 
     def after(self) -> dict[str, torch.Tensor]:
         """The carried buffers after the step; one that was taken away keeps its old tensor."""
