@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from tests.certificate.forge import forged
-from tests.support.problems import Rank, all_ranks, even, sharded
+from tests.support.problems import Rank, all_ranks, even, mlp, sharded
 from tests.support.programs import builder
 
 from shardproof.certificate.check import Checker
 from shardproof.certificate.claims import Claims
+from shardproof.certificate.document import MeaningRow
 from shardproof.certificate.exact import NotChecked
 from shardproof.certificate.reading import check_proof
 from shardproof.certificate.write import proof_of
@@ -132,3 +133,100 @@ def test_one_graph_for_all_ranks_waits_for_its_results(waited: bool) -> None:
         return
     with pytest.raises(NotChecked, match="was not waited for"):
         checker.distributed()
+
+
+# ------------------------------------------------------------------ what the whole looks at
+
+
+def test_the_folded_problem_is_that_of_the_ranks() -> None:
+    """A right proof about one graph for all ranks, which is not theirs."""
+    for fault in ("", "not reduced", "averaged"):
+        right = infer(mlp(even(2, 2), 3, 4))
+        original = mlp(even(2, 2), 3, 4, fault)
+        original.sequential = right.problem.sequential
+        assert right.problem.distributed.spmd
+        found = check_proof(original, right.problem, proof_of(right), {}, [])
+        assert found.agrees == (not fault)
+
+
+def test_graphs_of_the_relation_are_typed() -> None:
+    problem = reduced()
+    proof = proof_of(infer(problem, symbolic_ranks=False))
+    problem.relation[0].nodes[0].attrs["stop"] = 3
+    found = check_proof(problem, problem, proof, {}, []).problem
+    assert "graph relation" in found
+
+
+def scaled() -> Problem:
+    """Twice x, by a program that multiplies with an input."""
+
+    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("scale", v["x"], by=2)}
+
+    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
+        return {"y": b.emit("mul", v["x"], v["c"])}
+
+    inputs: Any = {"x": ("f32", (4,), 0), "c": ("f32", (2,), None)}
+    return sharded("scaled", even(2, 2), inputs, sequential, ranks, {"y": 0})
+
+
+def test_an_input_holds_the_constant_that_is_said() -> None:
+    problem = scaled()
+    right = infer(problem, fixed={"c": 2.0}, symbolic_ranks=False)
+    assert right.holds
+    proof = proof_of(right)
+    for c, agrees in ((2.0, True), (3.0, False), (0.0, False)):
+        found = check_proof(problem, problem, proof, {"c": c}, [])
+        assert found.agrees == agrees
+    assert not check_proof(problem, problem, proof, {}, []).agrees
+
+
+def vanishing(value: float) -> Problem:
+    """The input and nothing times a number."""
+
+    def sequential(b: Builder, v: dict[str, Value]) -> dict[str, Value]:
+        return {"y": b.emit("shift", v["x"], by=0)}
+
+    def ranks(b: Builder, v: dict[str, Value], rank: Rank) -> dict[str, Value]:
+        e = b.emit("full", value=value, shape=(2,), dtype="f32")
+        return {"y": b.emit("add", v["x"], b.emit("scale", e, by=0))}
+
+    inputs: Any = {"x": ("f32", (2,), None)}
+    return sharded("vanishing", even(2, 1), inputs, sequential, ranks, {"y": None})
+
+
+@pytest.mark.parametrize("value", [3, float("inf"), float("-inf")])
+def test_an_infinity_does_not_vanish(value: Any) -> None:
+    problem = vanishing(value)
+    inf = infer(problem, symbolic_ranks=False)
+    proof = proof_of(inf)
+    zero = len(proof.meanings)
+    proof.meanings.append(MeaningRow([(2,)], [((0,), (2,), [])]))
+    for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
+        names = [v.name for v in graph.values()]
+        row[names.index("scale")] = zero
+        row[names.index("add")] = proof.sequential[-1]
+    found = check_proof(problem, problem, proof, {}, [])
+    assert found.agrees == (value == 3)
+    if value != 3:
+        assert "an infinity that vanishes" in found.problem
+
+
+@pytest.mark.parametrize(
+    ("problem", "value"),
+    [(piped(0), "recv"), (reduced(), "all_reduce"), (reduced("", all_ranks()), "all_reduce")],
+)
+def test_no_function_is_claimed_of_what_ranks_give(problem: Problem, value: str) -> None:
+    """It would be taken for checked."""
+    inf = infer(problem, symbolic_ranks=problem.distributed.spmd)
+    assert inf.holds
+    proof = proof_of(inf)
+    assert check_proof(problem, inf.problem, proof, {}, []).agrees
+    for graph, row in zip(inf.problem.distributed.graphs, proof.distributed, strict=True):
+        for k, v in enumerate(graph.values()):
+            mine = row[k]
+            if v.name == value and mine is not None:
+                old = proof.meanings[mine]
+                proof.meanings.append(MeaningRow(old.dims, old.cells, mine, [(None, None, 1, 0)]))
+                row[k] = len(proof.meanings) - 1
+    assert "integer view" in check_proof(problem, inf.problem, proof, {}, []).problem

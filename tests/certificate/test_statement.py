@@ -10,7 +10,12 @@ import pytest
 from tests.certificate.corpus import as_data, certificate
 from tests.support.problems import even, sharded
 
-from shardproof.certificate.statement import not_stated, obligation_lines, relation_lines
+from shardproof.certificate.statement import (
+    _limited,
+    not_stated,
+    obligation_lines,
+    relation_lines,
+)
 from shardproof.certificate.write import write
 from shardproof.cli.app import run_tokens
 from shardproof.infer.run import infer
@@ -101,6 +106,14 @@ def partial(axis: str) -> Problem:
     problem.obligations[0].partial_over = (axis,)
     problem.distributed.mesh = Mesh(((axis, 2),))
     return problem
+
+
+@pytest.mark.parametrize(
+    ("n", "more"), [(199, []), (200, []), (201, ["1 more"]), (250, ["50 more"])]
+)
+def test_long_statements_are_cut(n: int, more: list[str]) -> None:
+    lines = [f"line {k}" for k in range(n)]
+    assert _limited(lines) == [*lines[:200], *more]
 
 
 def test_the_lines_of_a_statement() -> None:

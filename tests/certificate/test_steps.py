@@ -36,7 +36,7 @@ from shardproof.certificate.claims import (
 )
 from shardproof.certificate.exact import NotChecked, Quotient, const, quotient, variable
 from shardproof.certificate.products import AtLeast, Exp, Product, Read, Sum, sole
-from shardproof.certificate.region import Region
+from shardproof.certificate.region import Region, find_cell
 from shardproof.certificate.rules import (
     Moved,
     Source,
@@ -238,6 +238,13 @@ def test_what_a_rearrangement_reads() -> None:
 
     assert seen(1) == seen(2, 1) == seen(3) == seen() == 1
     assert seen(0) == seen(2, 0) == 0
+
+    def first(r: Region, at: Any) -> Sum:
+        k = find_cell(r, at, [((0,), (1,)), ((1,), (3,)), ((3,), (4,))])
+        return term((read(2 + k), 1))
+
+    every = read_through(Moved(alg.Reshape((4,)), Source((4,), first), ()))
+    assert {p.factors[0][0].atom for p, _ in every} == {2, 3, 4}  # type: ignore[union-attr]
 
 
 def test_parts_are_joined() -> None:
