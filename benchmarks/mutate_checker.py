@@ -54,7 +54,7 @@ TESTS = (
 )  # fmt: skip
 NAME = "shardproof.certificate."
 FRESH_SECONDS = 300
-MAX_CALLS = 100
+MAX_CALLS = 500
 """Calls of one function in which the lines that a test runs are looked for."""
 
 
