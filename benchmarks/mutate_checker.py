@@ -50,11 +50,11 @@ TESTS = (
     "test_domains.py", "test_forged_atoms.py", "test_statement.py",
     "test_functions.py", "test_steps.py", "test_collectives.py", "test_coverage.py",
     "test_extrema.py", "test_schedules.py", "test_discrete.py", "test_members.py",
-    "test_guards.py", "test_boxes.py", "test_check.py", "test_hostile.py",
+    "test_guards.py", "test_boxes.py", "test_check.py", "test_hostile.py", "test_data.py",
 )  # fmt: skip
 NAME = "shardproof.certificate."
 FRESH_SECONDS = 300
-MAX_CALLS = 100
+MAX_CALLS = 500
 """Calls of one function in which the lines that a test runs are looked for."""
 
 

@@ -105,6 +105,8 @@ FORM: list[tuple[str, Callable[[], Any]]] = [
     ("variables that do not fit", lambda: checked_atom(atom("f", term(2), whole=(1,)))),
     ("variables that do not fit", lambda: checked_atom(atom("f", term(2), hi=()))),
     ("another number of operands", lambda: checked_atom(atom("ge", term(2), term(2)))),
+    *(("another number of operands", lambda fn=fn: checked_atom(atom(fn, term(2), term(2))))
+      for fn in ("max", "min", "lin", "power")),
     ("no function of whole axes", lambda: checked_atom(atom("sum", term(2), whole=(0,)))),
     *(("is no reduction", lambda fn=fn: checked_atom(atom(fn, term(2), n_free=0)))
       for fn in ("prod", "lin", "power", "ge", "f")),
