@@ -36,7 +36,7 @@ from shardproof.certificate.claims import (
 )
 from shardproof.certificate.exact import NotChecked, Quotient, const, quotient, variable
 from shardproof.certificate.products import AtLeast, Exp, Product, Read, Sum, sole
-from shardproof.certificate.region import Region, find_cell
+from shardproof.certificate.region import Boxes, Region
 from shardproof.certificate.rules import (
     Moved,
     Source,
@@ -240,7 +240,7 @@ def test_what_a_rearrangement_reads() -> None:
     assert seen(0) == seen(2, 0) == 0
 
     def first(r: Region, at: Any) -> Sum:
-        k = find_cell(r, at, [((0,), (1,)), ((1,), (3,)), ((3,), (4,))])
+        k = Boxes([((0,), (1,)), ((1,), (3,)), ((3,), (4,))]).find(r, at)
         return term((read(2 + k), 1))
 
     every = read_through(Moved(alg.Reshape((4,)), Source((4,), first), ()))
