@@ -103,7 +103,7 @@ class Discrete:
         """``x >= y``. Of positions there is one spelling: their difference grows along the first
         axis on which it depends (``i >= j + 1`` is not ``j >= i``), and ``y`` starts at 0."""
         p, q = position(x, out.shape), position(y, out.shape)
-        if p is None or q is None:
+        if p is None or q is None or len(p.ax) != len(q.ax):
             return self._named_compare("ge", (), [x, y], out)
         slopes = [step(a) - step(b) for a, b in zip(p.ax, q.ax, strict=True)]
         first = next((k for k in slopes if k != 0), 0)
