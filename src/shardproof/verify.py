@@ -27,7 +27,6 @@ from shardproof.replay.errors import NotReplayable
 from shardproof.replay.instantiate import instantiate_problem, is_concrete, size_symbols
 from shardproof.replay.resize import Resized, keep_sizes, resize
 from shardproof.replay.search import (
-    SMALL,
     Search,
     elements,
     instantiate_small,
@@ -259,15 +258,28 @@ def _certify(
 # ---------------------------------------------------------------- replay
 
 
+# Elements of all values of a proved problem that is run at its own sizes, where the reduced ones
+# contradict the proof.
+MAX_AS_GIVEN = 100_000_000
+
+
 def _search(readings: Readings, inf: Inference) -> Search:
     """A counterexample on an instance that gets the verdict of the original."""
     wrong = bool(readings.wrong())
-    try:
-        return search(
-            readings.problem,
-            fixed_inputs=readings.fixed,
-            accept=lambda small: wrong or not inf.again(small, readings.fixed).holds,
+    before = {j.obligation.seq_output for j in inf.judged if not j.holds}
+
+    def accept(small: Problem) -> bool:
+        """An instance in which something fails that is proved is another program."""
+        if wrong:
+            return True
+        again = inf.again(small, readings.fixed)
+        return (
+            not again.holds
+            and {j.obligation.seq_output for j in again.judged if not j.holds} <= before
         )
+
+    try:
+        return search(readings.problem, fixed_inputs=readings.fixed, accept=accept)
     except NotReplayable as e:
         out = Search()
         out.notes.append(f"not replayed: {e}")
@@ -319,7 +331,7 @@ def replay_small(problem: Problem, fixed: dict[str, float] | None) -> tuple[str,
     if concrete is not problem:
         sizes = ", ".join(f"{a}={n}" for a, n in concrete.distributed.mesh.axes) or sizes
     error = _worst(resized, fixed)
-    if not error <= TOLERANCE and elements(concrete) <= SMALL:
+    if not error <= TOLERANCE and elements(concrete) <= MAX_AS_GIVEN:
         own = _worst(keep_sizes(concrete), fixed)
         if own <= TOLERANCE:
             return "the sizes given", own

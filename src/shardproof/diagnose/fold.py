@@ -70,7 +70,9 @@ class Fold:
 
 
 def absorb(head: Finding, f: Finding) -> None:
-    """Tell one finding under another."""
+    """Tell one finding under another, which takes over what witnesses it."""
+    head.counterexample = head.counterexample or f.counterexample
+    head.certain = head.certain or f.certain
     head.ranks = sorted({*head.ranks, *f.ranks})
     head.affected += [name for name in f.affected if name not in head.affected]
     where = ""
