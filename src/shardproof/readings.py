@@ -115,7 +115,6 @@ class Readings:
     def _open_ones_differ(self, inf: Inference) -> bool:
         """Whether all outputs that are not shown differ in a run at small sizes: another reading
         of the operators will then hardly show them."""
-        open_ones = {j.obligation.seq_output for j in inf.judged if not j.holds}
         given = inf.problem
         try:
             small = resize(given if is_concrete(given) else instantiate_small(given, {}))
@@ -123,7 +122,7 @@ class Readings:
         except NotReplayable:
             return False
         differ = {c.obligation.seq_output for c in result.comparisons if c.error > TOLERANCE}
-        return result.fault is not None or open_ones <= differ
+        return result.fault is not None or inf.failed <= differ
 
 
 def protocol_error(inf: Inference) -> bool:
@@ -134,7 +133,7 @@ def protocol_error(inf: Inference) -> bool:
 def _promises(inf: Inference, wrong: set[str]) -> bool:
     """Whether a good part of the outputs that are not proved agree in a run all the same: these may
     be proved, and the cause of the others is then told more exactly."""
-    failed = {j.obligation.seq_output for j in inf.judged if not j.holds}
+    failed = inf.failed
     return 15 * len(failed - wrong) > len(failed)
 
 

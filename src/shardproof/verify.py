@@ -266,17 +266,13 @@ MAX_AS_GIVEN = 100_000_000
 def _search(readings: Readings, inf: Inference) -> Search:
     """A counterexample on an instance that gets the verdict of the original."""
     wrong = bool(readings.wrong())
-    before = {j.obligation.seq_output for j in inf.judged if not j.holds}
 
     def accept(small: Problem) -> bool:
         """An instance in which something fails that is proved is another program."""
         if wrong:
             return True
         again = inf.again(small, readings.fixed)
-        return (
-            not again.holds
-            and {j.obligation.seq_output for j in again.judged if not j.holds} <= before
-        )
+        return not again.holds and again.failed <= inf.failed
 
     try:
         return search(readings.problem, fixed_inputs=readings.fixed, accept=accept)

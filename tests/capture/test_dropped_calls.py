@@ -4,64 +4,29 @@ other, which call it was, and how a tensor lies in memory."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch import nn
+from tests.capture.sums import Program, check, gathered, reduced
 
-from shardproof import Input, Mesh, Shard, Spec
 from shardproof.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-Program = Callable[[Any, int], Any]
-
-
-class Sums(nn.Module):
-    """The sums of the columns, over all ranks."""
-
-    def __init__(self, program: Program | None = None, rank: int = 0) -> None:
-        super().__init__()
-        self.program, self.rank = program, rank
-
-    def forward(self, x: Any) -> Any:
-        y = x.sum(0)
-        return y if self.program is None else self.program(y, self.rank)
-
-
-def check(program: Program, ranks: int = 2) -> Any:
-    return Spec(
-        sequential=Sums,
-        distributed=lambda mesh, rank: Sums(program, rank),
-        mesh=Mesh(dp=ranks),
-        inputs={"x": Input((4 * ranks, 3), "f32", {"dp": Shard(0)})},
-    ).check(fixes=False)
-
-
-def reduced(y: Any) -> Any:
-    dist.all_reduce(y)
-    return y
-
-
-def objects(value: Any) -> list[Any]:
-    out: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(out, value)
-    return out
 
 
 def object_then_sum(y: Any, rank: int) -> Any:
-    objects(rank)
+    gathered(rank)
     return reduced(y)
 
 
 def object_on_another_side(y: Any, rank: int) -> Any:
     if rank == 0:
-        objects(rank)
+        gathered(rank)
     y = reduced(y)
     if rank == 1:
-        objects(rank)
+        gathered(rank)
     return y
 
 
@@ -69,10 +34,10 @@ def object_between_messages(y: Any, rank: int) -> Any:
     got = torch.empty_like(y)
     if rank == 0:
         dist.send(y, 1)
-        objects(rank)
+        gathered(rank)
         dist.recv(got, 1)
     else:
-        objects(rank)
+        gathered(rank)
         dist.recv(got, 0)
         dist.send(y, 0)
     return y + got
@@ -89,11 +54,11 @@ class Plain:
 
 
 def plain_objects(y: Any, rank: int) -> Any:
-    return reduced(y * objects(Plain(1.0 + rank))[0].value)
+    return reduced(y * gathered(Plain(1.0 + rank))[0].value)
 
 
 def plain_object_of_the_other(y: Any, rank: int) -> Any:
-    return reduced(y * objects(Plain(1.0 + rank))[1].value / (1 + rank))
+    return reduced(y * gathered(Plain(1.0 + rank))[1].value / (1 + rank))
 
 
 def reduce_to_the_first(y: Any, rank: int) -> Any:
@@ -249,7 +214,7 @@ def test_tensors_that_backends_refuse_or_send_in_another_order(program: Program)
 
 def test_tensors_as_objects_are_refused() -> None:
     with pytest.raises(InputError, match="tensors are passed as Python objects"):
-        check(lambda y, rank: reduced(objects(y)[0].clone()))
+        check(lambda y, rank: reduced(gathered(y)[0].clone()))
 
 
 def test_a_sum_of_booleans_is_refused() -> None:

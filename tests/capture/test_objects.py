@@ -7,33 +7,12 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
-from torch import nn
+from tests.capture import sums
+from tests.capture.sums import gathered
 
-from shardproof import Input, Mesh, Shard, Spec
 from shardproof.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-class Weighted(nn.Module):
-    """A sum over the ranks, weighted by numbers that ``weight`` makes of objects."""
-
-    def __init__(self, weight: Callable[[int], Any] | None = None, rank: int = 0) -> None:
-        super().__init__()
-        self.weight, self.rank = weight, rank
-
-    def forward(self, x: Any) -> Any:
-        y = x.sum(0)
-        if self.weight is not None:
-            y = y * self.weight(self.rank)
-            dist.all_reduce(y)
-        return y
-
-
-def gathered(mine: Any) -> list[Any]:
-    out: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(out, mine)
-    return out
 
 
 def from_rank(root: int, mine: Any) -> Any:
@@ -57,12 +36,8 @@ WRONG: list[Callable[[int], Any]] = [
 
 
 def check(weight: Callable[[int], Any]) -> Any:
-    return Spec(
-        sequential=Weighted,
-        distributed=lambda mesh, rank: Weighted(weight, rank),
-        mesh=Mesh(dp=3),
-        inputs={"x": Input((6, 2), "f32", {"dp": Shard(0)})},
-    ).check()
+    """The sums, each rank's weighted by numbers that ``weight`` makes of objects."""
+    return sums.check(lambda y, rank: sums.reduced(y * weight(rank)), ranks=3)
 
 
 @pytest.mark.parametrize("weight", RIGHT)

@@ -6,44 +6,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
 from shardproof import Input, Mesh, Spec
+from shardproof.examples.bugs.parts import Enter, Leave
 from shardproof.report.diagnostic import Verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 HIDDEN = 8
 
 
-class Enter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, group: Any) -> Any:
-        ctx.group = group
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        grad = grad.contiguous()
-        dist.all_reduce(grad, group=ctx.group)
-        return grad, None
-
-
 class WithoutSum(Enter):
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return grad, None
-
-
-class Leave(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, group: Any) -> Any:
-        x = x.clone()
-        dist.all_reduce(x, group=group)
-        return x
-
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         return grad, None

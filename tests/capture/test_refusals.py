@@ -15,8 +15,7 @@ from torch import nn
 
 from shardproof import Input, InputError, Mesh, Spec
 from shardproof.frontends.torch_capture import Example, Step, capture
-from shardproof.frontends.torch_capture.groups import Groups
-from shardproof.frontends.torch_capture.objects import Objects
+from shardproof.frontends.torch_capture.across import Across
 from shardproof.frontends.torch_capture.patches import patched
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -131,7 +130,7 @@ def test_patches_are_undone() -> None:
         return [dict(vars(o)) for o in owners]
 
     before = state()
-    with patched(Objects(), Groups()):
+    with patched(Across()):
         assert FakeWork.wait is not before[0]["wait"]
     assert state() == before
 

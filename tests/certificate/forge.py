@@ -97,3 +97,15 @@ def _opened(graphs: list[Graph], originals: list[Graph], proof: Proof) -> list[A
 
 def proof(inf: Inference) -> Proof:
     return proof_of(inf)
+
+
+def vanished(inf: Inference, zero: str, last: str) -> Proof:
+    """Claims that a value of two elements is zero on every rank, and that the last one is the
+    sequential result."""
+    out = proof_of(inf)
+    out.meanings.append(MeaningRow([(2,)], [((0,), (2,), [])]))
+    for graph, row in zip(inf.problem.distributed.graphs, out.distributed, strict=True):
+        names = [v.name for v in graph.values()]
+        row[names.index(zero)] = len(out.meanings) - 1
+        row[names.index(last)] = out.sequential[-1]
+    return out

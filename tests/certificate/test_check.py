@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.certificate.forge import forged
+from tests.certificate.forge import forged, vanished
 from tests.support.problems import Rank, all_ranks, even, mlp, sharded
 from tests.support.programs import builder
 
@@ -199,13 +199,7 @@ def vanishing(value: float) -> Problem:
 def test_an_infinity_does_not_vanish(value: Any) -> None:
     problem = vanishing(value)
     inf = infer(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    zero = len(proof.meanings)
-    proof.meanings.append(MeaningRow([(2,)], [((0,), (2,), [])]))
-    for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
-        names = [v.name for v in graph.values()]
-        row[names.index("scale")] = zero
-        row[names.index("add")] = proof.sequential[-1]
+    proof = vanished(inf, "scale", "add")
     found = check_proof(problem, problem, proof, {}, [])
     assert found.agrees == (value == 3)
     if value != 3:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.certificate.corpus import PROBLEMS, as_data, certificate, inferred
-from tests.certificate.forge import forged, wrong
+from tests.certificate.forge import forged, vanished, wrong
 from tests.support.problems import Rank, even, sharded
 
 from shardproof.certificate.check import Checker
@@ -47,13 +47,7 @@ def test_undefined_contents_do_not_cancel(reduced: bool, message: str) -> None:
     """Claims that the noise is zero and that the output is the input."""
     problem = noise(reduced)
     inf = infer(problem, symbolic_ranks=False)
-    proof = proof_of(inf)
-    zero = len(proof.meanings)
-    proof.meanings.append(MeaningRow([(2,)], [((0,), (2,), [])]))
-    for graph, row in zip(problem.distributed.graphs, proof.distributed, strict=True):
-        names = [v.name for v in graph.values()]
-        row[names.index("all_reduce" if reduced else "sub")] = zero
-        row[names.index("add")] = proof.sequential[-1]
+    proof = vanished(inf, "all_reduce" if reduced else "sub", "add")
     found = check_proof(problem, inf.problem, proof, {}, [])
     assert message in found.problem
 

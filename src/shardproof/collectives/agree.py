@@ -7,7 +7,6 @@ the more basic ones first (a different kind makes every other comparison meaning
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from shardproof.collectives.errors import ErrorKind, ProtocolError, site
 from shardproof.ir.graph import AttrValue, Node
@@ -17,7 +16,6 @@ Member = tuple[int, Node]
 
 # Attributes on which all members must agree, with the kind of finding when they do not.
 _SHARED: tuple[tuple[str, ErrorKind], ...] = (
-    ("how", "kind"),
     ("op", "op"),
     ("dim", "dim"),
     ("split_dim", "dim"),
@@ -64,17 +62,11 @@ def alike(a: Node, b: Node) -> bool:
 def _declared_differs(members: Sequence[Member]) -> ProtocolError | None:
     found = _differs(members, "kind", "kinds of collective", lambda n: n.op)
     found = found or _differs(members, "group", "rank orders of the group", group_of)
+    found = found or _differs(members, "kind", "calls", lambda n: n.attrs.get("how", "plain"))
     for attr, kind in _SHARED:
-        default = "plain" if attr == "how" else None
-        get = partial(_attribute, attr, default)
-        what = "calls" if attr == "how" else f"values of {attr}"
-        found = found or _differs(members, kind, what, get)
+        found = found or _differs(members, kind, f"values of {attr}", lambda n: n.attrs.get(attr))  # noqa: B023
     found = found or _differs(members, "dtype", "element types", lambda n: n.inputs[0].dtype)
     return found or _differs(members, "shape", "numbers of dims", lambda n: n.inputs[0].type.rank)
-
-
-def _attribute(name: str, default: object, n: Node) -> object:
-    return n.attrs.get(name, default)
 
 
 def pair_disagreement(send: Member, recv: Member) -> ProtocolError | None:

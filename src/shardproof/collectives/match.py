@@ -35,7 +35,7 @@ from shardproof.collectives.validate import (
     validate_inside,
     validate_spmd,
 )
-from shardproof.ir.communicators import communicator, members
+from shardproof.ir.communicators import MESSAGES, communicator, ends, members
 from shardproof.ir.graph import Graph, Node, Program, Value
 
 COLLECTIVE_OPS = frozenset(
@@ -141,19 +141,13 @@ GroupKey = tuple[object, ...]
 def _key(rank: int, node: Node) -> GroupKey:
     """Calls with equal keys are matched with each other, in order."""
     where = (members(node), communicator(node))
-    if node.op == "send":
-        return ("p2p", rank, node.attrs["dst"], node.attrs.get("tag", 0), *where)
-    if node.op == "recv":
-        return ("p2p", node.attrs["src"], rank, node.attrs.get("tag", 0), *where)
+    if node.op in MESSAGES:
+        return ("p2p", *ends(rank, node), node.attrs.get("tag", 0), *where)
     return ("group", *where)
 
 
 def _participants(rank: int, node: Node) -> tuple[int, ...]:
-    if node.op == "send":
-        return (rank, node.attrs["dst"])  # type: ignore[return-value]
-    if node.op == "recv":
-        return (node.attrs["src"], rank)  # type: ignore[return-value]
-    return group_of(node)  # type: ignore[return-value]
+    return ends(rank, node) if node.op in MESSAGES else group_of(node)  # type: ignore[return-value]
 
 
 class _Matcher:

@@ -7,13 +7,13 @@ from collections import defaultdict
 from itertools import pairwise
 
 from shardproof.collectives.match import CollectiveStep, Schedule
-from shardproof.ir.communicators import communicator, members
+from shardproof.ir.communicators import MESSAGES, communicator, members
 from shardproof.ir.graph import Node, Program
 
 
 def overtaking(program: Program, schedule: Schedule) -> list[str]:
     """One text a pair of ranks whose messages are received in another order than they were sent."""
-    place = {n: k for g in program.graphs for k, n in enumerate(g.nodes) if n.op in _ENDS}
+    place = {n: k for g in program.graphs for k, n in enumerate(g.nodes) if n.op in MESSAGES}
     sent: dict[object, list[tuple[int, int, Node]]] = defaultdict(list)
     for step in schedule.steps:
         if isinstance(step, CollectiveStep) and step.kind == "send_recv":
@@ -30,6 +30,3 @@ def overtaking(program: Program, schedule: Schedule) -> list[str]:
                 "gloo and MPI do so, NCCL ignores tags"
             )
     return list(dict.fromkeys(found))
-
-
-_ENDS = ("send", "recv")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from shardproof.collectives.agree import group_of, sizes_of
 from shardproof.collectives.errors import ErrorKind, ProtocolError, site
-from shardproof.ir.communicators import communicator, members
+from shardproof.ir.communicators import MESSAGES, communicator, ends, members
 from shardproof.ir.graph import Graph, Mesh, Node, Program
 from shardproof.ir.sizes import Poly, Size, only_symbol, product, substitute, symbols
 
@@ -53,13 +53,12 @@ def messages_differ(graphs: Sequence[Graph]) -> str:
     groups: dict[Hashable, frozenset[int | str]] = {}
     for rank, g in enumerate(graphs):
         for node in g.nodes:
-            if node.op not in ("send", "recv"):
+            if node.op not in MESSAGES:
                 continue
-            a, mine = node.attrs, members(node)
-            ends = (a.get("src", rank), a.get("dst", rank))
-            if not mine.issuperset({rank, *ends}):
+            mine, between = members(node), ends(rank, node)
+            if not mine.issuperset(between):
                 return f"{node.op} of rank {rank} over a group without one of its ends"
-            key = (ends, a.get("tag", 0), communicator(node))
+            key = (between, node.attrs.get("tag", 0), communicator(node))
             if groups.setdefault(key, mine) != mine:
                 return f"{node.op} of rank {rank} over another group than its like"
     return ""

@@ -48,7 +48,6 @@ class FixSearch:
         self._proves: set[str] = set()
         self._whole = False
         self.cured: set[str] = set()
-        self._open = {(j.obligation.seq_output, j.graph) for j in inf.judged if not j.holds}
 
     def search(self, finding: Finding, site: Site, cause: Cause) -> Candidate | None:
         """Try candidates in order; the first that is proved is written into the finding, and a few
@@ -93,8 +92,7 @@ class FixSearch:
         result = self.inf.again(edited, self.fixed)
         if result.schedule.errors:
             return False
-        still = {j.obligation.seq_output for j in result.judged if not j.holds}
-        before = {name for name, _ in self._open}
+        still, before = result.failed, self.inf.failed
         self._proves, self._whole = before - still, not still
         return not (still & affected) and still <= before
 

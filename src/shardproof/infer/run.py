@@ -64,6 +64,11 @@ class Inference:
     def holds(self) -> bool:
         return not self.schedule.errors and bool(self.judged) and all(j.holds for j in self.judged)
 
+    @property
+    def failed(self) -> set[str]:
+        """Outputs that are not proved on some rank."""
+        return {j.obligation.seq_output for j in self.judged if not j.holds}
+
     def again(self, problem: Problem, fixed: dict[str, float] | None = None) -> Inference:
         """Inference of another problem, with the same reading of its operators."""
         ev = self.evaluator

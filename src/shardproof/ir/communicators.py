@@ -27,6 +27,15 @@ def members(node: Node) -> frozenset[int | str]:
     return frozenset(group)  # type: ignore[arg-type]
 
 
+MESSAGES = ("send", "recv")
+
+
+def ends(rank: int, message: Node) -> tuple[int, int]:
+    """Who sends and who receives, for a call of a rank."""
+    a = message.attrs
+    return (rank, a["dst"]) if message.op == "send" else (a["src"], rank)  # type: ignore[return-value]
+
+
 def number_communicators(graphs: Sequence[Graph]) -> None:
     """Replace the names in the graphs of all ranks (given in rank order) by such numbers."""
     if not any("comm" in n.attrs for g in graphs for n in g.nodes):
@@ -46,5 +55,4 @@ def number_communicators(graphs: Sequence[Graph]) -> None:
 
 def _between(rank: int, node: Node) -> Hashable:
     """Who could meet in this call: the members of a collective, the two ends of a message."""
-    ends = (node.attrs.get("src", rank), node.attrs.get("dst", rank))
-    return (members(node), ends if node.op in ("send", "recv") else None)
+    return (members(node), ends(rank, node) if node.op in MESSAGES else None)

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from shardproof.errors import InputError, shorten
+from shardproof.frontends.paths import may_mean
 from shardproof.ir.graph import Mesh
 from shardproof.spec.arguments import argument_error
 from shardproof.spec.expression import (
@@ -190,8 +191,7 @@ class ParameterRules:
     def _candidates(self, name: str) -> list[str]:
         """Sequential parameters that the name may mean, within a larger or a smaller module."""
         known = self.sequential.parameters
-        ends = [k for k in known if k.endswith("." + name) or name.endswith("." + k)]
-        return [name] if name in known else ends
+        return [name] if name in known else [k for k in known if may_mean(k, name)]
 
     def _by_shape(self, name: str, source: str, found: list[Described]) -> Any:
         whole = self.sequential.parameters[source].shape

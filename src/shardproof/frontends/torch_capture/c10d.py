@@ -57,10 +57,7 @@ class Call:
         """A collective; it stays in the program even if its result is not read. ``how`` is what
         members must agree on beside what the target says."""
         ref = self.emit(_F + target + ".default", (*args, self.key), like, shape)
-        self.st.effects.add(ref.name)
-        if how:
-            self.st.how[ref.name] = how.removeprefix(", ")
-        return ref
+        return self.st.keep(ref, **({"how": how} if how else {}))
 
     def view(self, ref: Ref, like: torch.Tensor, shape: Sequence[int]) -> Ref:
         return self.emit("aten.view.default", (ref, tuple(shape)), like, shape)
@@ -122,7 +119,7 @@ def _reduce(c: Call) -> None:
     me, root = dist.get_rank(), c.ranks[c.args["root_rank"]]
     for t in c.args["tensors"]:
         x, name = _scaled(c, t, c.read(t), t.shape)
-        how = f"reduce to member {c.args['root_rank']}" + stored(c, t)
+        how = ", ".join(filter(None, (f"reduce to member {c.args['root_rank']}", stored(c, t))))
         total = c.communicate("all_reduce", (x, name), t, t.shape, how)
         c.give(t, total if me == root else c.emit("aten.empty_like.default", (x,), t, t.shape))
 
@@ -149,7 +146,7 @@ def stored(c: Call, t: torch.Tensor) -> str:
         if strides[d] != step:
             raise _in_pieces(c)
         step *= t.shape[d]
-    return f", dims stored in the order {', '.join(map(str, order))}"
+    return f"dims stored in the order {', '.join(map(str, order))}"
 
 
 def contiguous(c: Call, *tensors: torch.Tensor) -> None:
@@ -297,8 +294,8 @@ def _send(c: Call) -> None:
     contiguous(c, *c.args["tensors"])
     for t in c.args["tensors"]:
         peer = c.ranks[c.args["dst"]]
-        ref = c.st.call(_F + "isend.default", (c.read(t), peer, c.args["tag"], c.key), {}, None)
-        c.st.effects.add(ref.name)
+        args = (c.read(t), peer, c.args["tag"], c.key)
+        c.st.keep(c.st.call(_F + "isend.default", args, {}, None))
 
 
 def _recv(c: Call) -> None:
@@ -326,9 +323,8 @@ def _barrier(c: Call) -> None:
     """A sum of nothing that nobody reads: what it is for is that all members must call it."""
     scalar = FxType("f32", ())
     x = c.st.call("aten.zeros.default", ((),), {"dtype": "f32"}, scalar)
-    ref = c.st.call(_F + "all_reduce.default", (x, "sum", c.key), {}, scalar)
-    c.st.effects.add(ref.name)
-    c.st.how[ref.name] = c.how or c.name
+    args = (x, "sum", c.key)
+    c.st.keep(c.st.call(_F + "all_reduce.default", args, {}, scalar), how=c.how or c.name)
 
 
 _RULES: dict[str, Callable[[Call], None]] = {

@@ -15,12 +15,12 @@ from torch.distributed.tensor import DTensor
 
 from shardproof.errors import InputError
 from shardproof.frontends.fx_lexer import Ref
+from shardproof.frontends.torch_capture.across import Across
 from shardproof.frontends.torch_capture.failures import require_arguments, users_errors
-from shardproof.frontends.torch_capture.groups import Groups
 from shardproof.frontends.torch_capture.held import Buffers, Held, chosen, number, plain_name
 from shardproof.frontends.torch_capture.lower import Lowered, lost, lower
 from shardproof.frontends.torch_capture.memory import geometry
-from shardproof.frontends.torch_capture.objects import PASSES, Objects, unsettled
+from shardproof.frontends.torch_capture.objects import PASSES, unsettled
 from shardproof.frontends.torch_capture.patches import Watch, patched
 from shardproof.frontends.torch_capture.recorder import Recorder
 from shardproof.frontends.torch_capture.world import CollectiveCount, rank_of_world
@@ -102,9 +102,8 @@ def capture(
     """
     start = time.perf_counter()
     across = across or Across()
-    across.objects.start(rank)
-    across.groups.start(rank)
-    with patched(across.objects, across.groups) as watch, rank_of_world(rank, axes) as mesh:
+    across.start(rank)
+    with patched(across) as watch, rank_of_world(rank, axes) as mesh:
         counted = CollectiveCount()
         with FakeTensorMode(allow_non_fake_inputs=True), counted, _recording(watch) as rec:
             run = _Run(rec, step, carried)
@@ -112,7 +111,7 @@ def capture(
                 run.build(build, (mesh, rank) if distributed else ())
                 run.declare(examples)
                 run.go()
-    across.objects.finish()
+    across.finish()
     _compare_counts(rec, watch, counted)
     run.outputs = rec.statements.named(run.outputs)
     lowered = lower(
@@ -133,14 +132,6 @@ def capture(
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Across:
-    """What the ranks of one program do together."""
-
-    objects: Objects = field(default_factory=Objects)
-    groups: Groups = field(default_factory=Groups)
-
-
 def capture_ranks(count: int, one: Callable[[int, Across], Captured]) -> list[Captured]:
     """Capture every rank by ``one``, again until the objects that they pass each other are right.
 
@@ -150,8 +141,7 @@ def capture_ranks(count: int, one: Callable[[int, Across], Captured]) -> list[Ca
     across = Across()
     for _ in range(PASSES):
         ranks = [one(rank, across) for rank in range(count)]
-        across.groups.compare()
-        if across.objects.settled():
+        if across.settled():
             return ranks
     raise unsettled()
 

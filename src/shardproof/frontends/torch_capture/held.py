@@ -17,6 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 
+from shardproof.frontends.paths import may_mean
 from shardproof.frontends.torch_capture.constants import real_value
 from shardproof.frontends.torch_capture.memory import Memory
 
@@ -50,8 +51,7 @@ def chosen(names: Iterable[str], carried: Iterable[str]) -> list[str]:
     known = dict.fromkeys(names)
     found: set[str] = set()
     for c in carried:
-        ends = [n for n in known if n.endswith("." + c) or c.endswith("." + n)]
-        found.update([c] if c in known else ends)
+        found.update([c] if c in known else [n for n in known if may_mean(n, c)])
     return [n for n in known if n in found]
 
 

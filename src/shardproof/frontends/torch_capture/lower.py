@@ -82,12 +82,8 @@ def lower(
 def _mark(graph: Graph, st: Statements) -> None:
     """What the lowering of a call cannot see."""
     for node in graph.nodes:
-        if node.op in _COLLECTIVES and node.source in st.asynchronous:
-            node.attrs["async"] = True
-        if node.op in _COLLECTIVES and node.source in st.how:
-            node.attrs["how"] = st.how[node.source]
-        if node.op == "send" and node.source in st.waited:
-            node.attrs["handle"] = node.source
+        if node.op in _COLLECTIVES:
+            node.attrs.update(st.marks.get(node.source, {}))
 
 
 def _complete(

@@ -33,7 +33,6 @@ class Passed:
 class Given:
     """What a rank was given as the value that ``member`` passed in its ``number``-th call."""
 
-    rank: int
     group: str
     number: int
     member: int
@@ -90,7 +89,7 @@ class Objects:
         known = self._passed.get(member, {}).get(group, [])
         if member != self._rank and number < len(known):
             value = known[number].value
-        self._given[self._rank].append(Given(self._rank, group, number, member, value))
+        self._given[self._rank].append(Given(group, number, member, value))
         return pickle.loads(value)
 
     def settled(self) -> bool:

@@ -26,8 +26,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shardproof.errors import InputError
+from shardproof.frontends.torch_capture.across import Across
 from shardproof.frontends.torch_capture.groups import Groups
-from shardproof.frontends.torch_capture.objects import Objects
 
 TESTED = "2.13"
 
@@ -64,8 +64,7 @@ class Watch:
 
     calls: Counter[str] = field(default_factory=Counter)
     waited: Callable[[int], None] = lambda seq: None
-    objects: Objects = field(default_factory=Objects)
-    groups: Groups = field(default_factory=Groups)
+    across: Across = field(default_factory=Across)
     synchronised: Counter[int] = field(default_factory=Counter)
 
 
@@ -84,9 +83,9 @@ class _Patches:
 
 
 @contextmanager
-def patched(objects: Objects, groups: Groups) -> Iterator[Watch]:
+def patched(across: Across) -> Iterator[Watch]:
     """Torch as capture needs it."""
-    patches, watch = _Patches(), Watch(objects=objects, groups=groups)
+    patches, watch = _Patches(), Watch(across=across)
     hook = sys.excepthook
     try:
         try:
@@ -123,10 +122,10 @@ def _communication(patches: _Patches, watch: Watch) -> None:
                  "ReduceScatterOptions"):  # fmt: skip
         patches.put(c10d, name, _telling(getattr(c10d, name)))
     patches.put(c10d, "_store_based_barrier", lambda *a, **k: None)
-    patches.put(c10d, "_new_group_with_tag", _noting(c10d._new_group_with_tag, watch.groups))
+    patches.put(c10d, "_new_group_with_tag", _noting(c10d._new_group_with_tag, watch.across.groups))
     for owner in (dist, c10d):
-        patches.put(owner, "all_gather_object", watch.objects.gather)
-        patches.put(owner, "broadcast_object_list", watch.objects.broadcast)
+        patches.put(owner, "all_gather_object", watch.across.objects.gather)
+        patches.put(owner, "broadcast_object_list", watch.across.objects.broadcast)
     patches.put(ddp, "_verify_param_shape_across_processes", lambda *a, **k: True)
     broadcast = _broadcasting(watch)
     patches.put(dist, "_broadcast_coalesced", broadcast)

@@ -58,7 +58,7 @@ class Recorder(TorchDispatchMode):
         self._flights = Flights()
         self._keep: list[Any] = []
         watch.waited = self._waited
-        watch.objects.called = self._objects
+        watch.across.objects.called = self._objects
         self._sends: dict[int, str] = {}
         self._barriers: dict[int, Ref] = {}
 
@@ -122,7 +122,7 @@ class Recorder(TorchDispatchMode):
         single = isinstance(out, torch.Tensor)
         ref = self.statements.call(target, given, named, fx_type(out) if single else None)
         if func.namespace in _COMMUNICATION and func._opname not in _NOT_COUNTED:
-            self.statements.effects.add(ref.name)
+            self.statements.keep(ref)
             self.recorded[func._opname] += 1
         for index, t in tensors:
             self._bind(t, ref if single else self.statements.item(ref, index, fx_type(t)))
@@ -160,7 +160,7 @@ class Recorder(TorchDispatchMode):
         type_ = None if many else fx_type(goals[0])
         ref = self.statements.call(target or f"{func}#mutating", given, named, type_)
         if func.namespace in _COMMUNICATION:
-            self.statements.effects.add(ref.name)
+            self.statements.keep(ref)
         for k, t in enumerate((*goals, *extra)):
             new = self.statements.item(ref, k, fx_type(t)) if many else ref
             self.memory.write(t, new)
@@ -268,7 +268,8 @@ class Recorder(TorchDispatchMode):
         out = create_fakework(args, boxed)
         work: Any = FakeWork.unbox(out[1] if boxed else out)
         made = {s.name for s in self.statements.all[before:]} & self.statements.effects
-        self.statements.asynchronous |= made
+        for issued in made:
+            self.statements.mark(issued, **{"async": True})
         if name == c10d.BARRIER:
             self._barriers[work.seq_id] = Ref(self.statements.all[-1].name)
         flying = [(t, ref) for t, ref in call.results if ref.name in made]
@@ -288,30 +289,23 @@ class Recorder(TorchDispatchMode):
 
     def _waited(self, seq: int) -> None:
         """``Work.wait()``: what the collective wrote may be read from here on."""
-        sent = self._sends.pop(seq, "")
-        if sent and sent == self.statements.all[-1].name:
-            self.statements.asynchronous.discard(sent)  # a plain send
+        st, sent, barrier = self.statements, self._sends.pop(seq, ""), self._barriers.pop(seq, None)
+        if sent and sent == st.all[-1].name:
+            st.landed(sent)  # a plain send
         elif sent:
-            self.statements.origin = self.provenance.origin()
-            wait = self.statements.call("_c10d_functional.wait_sent.default", (sent,), {}, None)
-            self.statements.effects.add(wait.name)
-            self.statements.waited.add(sent)
-        if seq in self._barriers:
-            self.statements.origin = self.provenance.origin()
-            gone = self._barriers.pop(seq)
-            wait = self.statements.call(
-                "_c10d_functional.wait_tensor.default", (gone,), {}, FxType("f32", ())
-            )
-            self.statements.effects.add(wait.name)
+            st.keep(self._wait("wait_sent", sent, None))
+            st.mark(sent, handle=sent)
+        if barrier is not None:
+            st.keep(self._wait("wait_tensor", barrier, FxType("f32", ())))
         for t, ref in self._flights.land(seq):
-            self.statements.origin = self.provenance.origin()
-            done = self.statements.call(
-                "_c10d_functional.wait_tensor.default", (ref,), {}, fx_type(t)
-            )
-            issued = self.statements.all[-2]
-            if issued.name == ref.name:  # nothing happened in between: not asynchronous
-                self.statements.asynchronous.discard(ref.name)
+            done = self._wait("wait_tensor", ref, fx_type(t))
+            if st.all[-2].name == ref.name:  # nothing happened in between: not asynchronous
+                st.landed(ref.name)
             self.memory.settle(t, ref, done)
+
+    def _wait(self, name: str, of: Ref | str, type_: FxType | None) -> Ref:
+        self.statements.origin = self.provenance.origin()
+        return self.statements.call(f"_c10d_functional.{name}.default", (of,), {}, type_)
 
 
 def _is_foreign(kind: type) -> bool:

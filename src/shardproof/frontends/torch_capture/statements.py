@@ -8,7 +8,7 @@ from typing import Any
 from shardproof.frontends.fx_lexer import Ref
 from shardproof.frontends.fx_text import FxStatement
 from shardproof.frontends.fx_types import FxType
-from shardproof.ir.graph import NO_ORIGIN, Origin
+from shardproof.ir.graph import NO_ORIGIN, AttrValue, Origin
 
 
 class Statements:
@@ -19,11 +19,9 @@ class Statements:
         self.origin: Origin = NO_ORIGIN
         self.effects: set[str] = set()
         """Statements that communicate: they stay even if nobody reads their result."""
-        self.asynchronous: set[str] = set()
-        self.how: dict[str, str] = {}
-        """What members of a collective must agree on beside its operator."""
-        self.waited: set[str] = set()
-        """Sends that a later statement waits for."""
+        self.marks: dict[str, dict[str, AttrValue]] = {}
+        """Attributes of the calls that statements make which their lowering cannot see: that one is
+        in flight, what else its members must agree on, by which name it is waited for."""
         self._counts: dict[str, int] = {}
         self._misnamed: dict[str, str] = {}
 
@@ -65,7 +63,7 @@ class Statements:
             for s in self.all
         ]  # fmt: skip
         self.effects = {names.get(n, n) for n in self.effects}
-        self.asynchronous = {names.get(n, n) for n in self.asynchronous}
+        self.marks = {names.get(n, n): marks for n, marks in self.marks.items()}
         return {k: _renamed(r, names) for k, r in outputs.items()}
 
     def call(
@@ -81,6 +79,21 @@ class Statements:
         name = self.unique("getitem")
         self._append(name, "getitem", type_, base.name, (index,))
         return Ref(name)
+
+    def keep(self, ref: Ref, **marks: AttrValue) -> Ref:
+        """Let a statement that communicates stay, whether its result is read or not."""
+        self.effects.add(ref.name)
+        self.mark(ref.name, **marks)
+        return ref
+
+    def mark(self, name: str, **marks: AttrValue) -> None:
+        """Say more of the call that a statement makes."""
+        if marks:
+            self.marks.setdefault(name, {}).update(marks)
+
+    def landed(self, name: str) -> None:
+        """A call that was waited for where it was made is not in flight."""
+        self.marks.get(name, {}).pop("async", None)
 
     def _append(
         self, name: str, kind: str, type_: FxType | None, target: str, args: tuple[Any, ...],

@@ -17,6 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from shardproof.errors import InputError
 from shardproof.frontends.torch_capture.patches import clear_dtensor_caches
 
+ENVIRONMENT = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+
 
 @contextmanager
 def rank_of_world(rank: int, axes: tuple[tuple[str, int], ...]) -> Iterator[DeviceMesh | None]:
@@ -36,9 +38,9 @@ def rank_of_world(rank: int, axes: tuple[tuple[str, int], ...]) -> Iterator[Devi
             next_step="call dist.destroy_process_group() first, or run the check on its own; "
             "model builders must not call init_process_group, the capture has done it",
         )
-    hook, environment = sys.excepthook, dict(os.environ)
+    hook, before = sys.excepthook, {name: os.environ.get(name) for name in ENVIRONMENT}
     if axes:
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
+        os.environ.update(zip(ENVIRONMENT, map(str, (rank, rank, world)), strict=True))
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
     sys.excepthook = hook
     clear_dtensor_caches()
@@ -49,9 +51,11 @@ def rank_of_world(rank: int, axes: tuple[tuple[str, int], ...]) -> Iterator[Devi
     finally:
         dist.destroy_process_group()
         sys.excepthook = hook
-        for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
-            os.environ.pop(name, None)
-            os.environ.update({name: environment[name]} if name in environment else {})
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 class CollectiveCount(TorchDispatchMode):
