@@ -31,8 +31,8 @@ class Partials:
         """All places where a sum that is not complete began to be a part of one."""
         out: set[Place] = set()
         seen: set[Place] = set()
-        todo = [start]
-        while self.label(start) is not None and todo and len(seen) < MAX_VISITED:
+        todo = [start] if self.label(start) is not None else []
+        while todo and len(seen) < MAX_VISITED:
             place = todo.pop()
             if place in seen:
                 continue
