@@ -36,11 +36,13 @@ Types = tuple[TensorType, ...]
 @dataclass(slots=True)
 class Outcome:
     """``problem`` is empty if the certificate proves the problem; else the step that was not
-    checked. ``assumed`` are the facts that the proof rests on beside those of the problem."""
+    checked. ``assumed`` are the facts that the proof rests on beside those of the problem.
+    ``stated`` is the problem that a file states."""
 
     problem: str = ""
     assumed: list[str] = field(default_factory=list)
     steps: int = 0
+    stated: Problem | None = None
 
     @property
     def agrees(self) -> bool:

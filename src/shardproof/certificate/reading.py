@@ -28,7 +28,9 @@ def check_file(data: bytes) -> tuple[Outcome, Document | None]:
         original, evaluated = problems(doc)
     except BAD as e:
         return Outcome(f"not checked: {_reason(e)}"), doc
-    return check_proof(original, evaluated, doc.proof, doc.fixed, doc.assumed), doc
+    out = check_proof(original, evaluated, doc.proof, doc.fixed, doc.assumed)
+    out.stated = original
+    return out, doc
 
 
 def check_proof(

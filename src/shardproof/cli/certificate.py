@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from shardproof.certificate import statement
-from shardproof.certificate.document import Document, problems
+from shardproof.certificate.document import Document
 from shardproof.certificate.reading import check_file
 from shardproof.errors import InputError, shorten
 from shardproof.spec.problem import Problem
@@ -35,8 +35,8 @@ def verify_certificate(path: str) -> int:
         )
     word = "refines (certificate checked)" if outcome.agrees else outcome.problem
     lines = [f"{shorten(doc.name)}: {word}"]
-    if outcome.agrees:
-        lines += [*_statement(doc, problems(doc)[0]), f"{outcome.steps} steps were derived again"]
+    if outcome.agrees and outcome.stated is not None:
+        lines += [*_statement(doc, outcome.stated), f"{outcome.steps} steps were derived again"]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0 if outcome.agrees else 3
 
